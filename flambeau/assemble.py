@@ -1,0 +1,266 @@
+"""registry -> functions, Tensor methods, in-place forms, operators; torch's aliases as one table."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from . import ops as declarations
+from .core import dtype as dt
+from .core import shape as sh
+from .core.device import resolve
+from .engine import convert, inplace, protocol
+from .engine.dispatch import plug
+from .engine.eager import engine
+from .engine.modes import modes
+from .engine.tensor import Tensor, base_of, empty, make, signature
+from .ops.declare import Composite, Op, Pointwise, Reduction, View, registry
+
+for _found in pkgutil.iter_modules(declarations.__path__):
+    importlib.import_module(f"{declarations.__name__}.{_found.name}")
+
+for _op in list(registry.values()):
+    plug(_op)
+
+#: torch's other names for the same thing: alias -> name
+ALIASES = {
+    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
+    "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "clip": "clamp", "concat": "cat",
+    "concatenate": "cat", "divide": "div", "fix": "trunc", "greater": "gt", "greater_equal": "ge",
+    "less": "lt", "less_equal": "le", "moveaxis": "movedim", "multiply": "mul", "negative": "neg",
+    "not_equal": "ne", "subtract": "sub", "swapaxes": "transpose", "swapdims": "transpose",
+    "row_stack": "vstack", "ger": "outer", "special.expit": "sigmoid", "special.exp2": "exp2",
+}
+
+#: operator -> (op, whether the operands are swapped)
+OPERATORS = {
+    "__add__": ("add", False), "__radd__": ("add", True),
+    "__sub__": ("sub", False), "__rsub__": ("sub", True),
+    "__mul__": ("mul", False), "__rmul__": ("mul", True),
+    "__truediv__": ("true_divide", False), "__rtruediv__": ("true_divide", True),
+    "__floordiv__": ("floor_divide", False), "__rfloordiv__": ("floor_divide", True),
+    "__mod__": ("remainder", False), "__rmod__": ("remainder", True),
+    "__pow__": ("pow", False), "__rpow__": ("pow", True),
+    "__and__": ("bitwise_and", False), "__rand__": ("bitwise_and", True),
+    "__or__": ("bitwise_or", False), "__ror__": ("bitwise_or", True),
+    "__xor__": ("bitwise_xor", False), "__rxor__": ("bitwise_xor", True),
+    "__lshift__": ("bitwise_left_shift", False), "__rlshift__": ("bitwise_left_shift", True),
+    "__rshift__": ("bitwise_right_shift", False), "__rrshift__": ("bitwise_right_shift", True),
+    "__matmul__": ("matmul", False), "__rmatmul__": ("matmul", True),
+    "__eq__": ("eq", False), "__ne__": ("ne", False), "__lt__": ("lt", False),
+    "__le__": ("le", False), "__gt__": ("gt", False), "__ge__": ("ge", False),
+    "__neg__": ("neg", False), "__abs__": ("abs", False), "__invert__": ("bitwise_not", False),
+}
+INPLACE_OPERATORS = {
+    "__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "true_divide",
+    "__ifloordiv__": "floor_divide", "__imod__": "remainder", "__ipow__": "pow",
+    "__iand__": "bitwise_and", "__ior__": "bitwise_or", "__ixor__": "bitwise_xor",
+    "__ilshift__": "bitwise_left_shift", "__irshift__": "bitwise_right_shift",
+}
+
+
+def function_of(op: Op):
+    """The public function of an op: its front, and `out=` where the front does not take it."""
+    if isinstance(op, (Pointwise, View)):
+        return op.run
+    run, name = op.run, op.name
+
+    def function(*args, out=None, **kwargs):
+        if out is None:
+            return run(*args, **kwargs)
+        return inplace.write_out(name, engine.without_grad(run, *args, **kwargs), args, out)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = op.doc
+    return function
+
+
+def inplace_of(op: Op):
+    """The form that ends in an underscore."""
+    name = f"{op.name}_"
+    if isinstance(op, Pointwise):
+        def form(self, *args, **kwargs):
+            others = list(args[:len(op.operands) - 1])
+            public = dict(zip(("input", "other"), op.operands, strict=False))
+            kwargs = {public.get(k, k): v for k, v in kwargs.items()}
+            for missing in op.operands[len(others) + 1:]:
+                if missing in kwargs:
+                    others.append(kwargs.pop(missing))
+                elif missing in op.defaults:
+                    others.append(op.defaults[missing])
+                else:
+                    raise TypeError(f"{name}() missing 1 required positional argument: '{missing}'")
+            kwargs.update(zip(op.attributes, args[len(op.operands) - 1:], strict=False))
+            return inplace.pointwise_inplace(op, self, *others, **kwargs)
+    else:
+        def form(self, *args, **kwargs):
+            return engine.overwrite(self, name, op.run, args, kwargs)
+    form.__name__ = form.__qualname__ = name
+    form.__doc__ = f"In-place form of `{op.name}`."
+    return form
+
+
+#: public functions by dotted name
+functions: dict[str, object] = {}
+
+
+def install() -> None:
+    protocol.install()
+    for key, op in registry.items():
+        if op.function_form:
+            functions[key] = function_of(op)
+        if op.method and not op.where:
+            setattr(Tensor, op.method, op.run if isinstance(op, (Pointwise, View))
+                    else functions.get(key, op.run))
+        if op.inplace and op.method and not op.where:
+            form = inplace_of(op)
+            setattr(Tensor, form.__name__, form)
+            if op.function_form:
+                functions.setdefault(form.__name__, form)
+    for name, (target, swapped) in OPERATORS.items():
+        if target in registry:
+            setattr(Tensor, name, _operator(name, registry[target], swapped))
+    for name, target in INPLACE_OPERATORS.items():
+        if target in registry:
+            form = getattr(Tensor, f"{target}_", None)
+            if form is not None:
+                setattr(Tensor, name, form)
+    for alias, name in ALIASES.items():
+        if name in functions:
+            functions.setdefault(alias, functions[name])
+        for suffix in ("", "_"):
+            if "." not in alias and hasattr(Tensor, name + suffix):
+                setattr(Tensor, alias + suffix, getattr(Tensor, name + suffix))
+
+
+def _operator(name: str, op: Op, swapped: bool):
+    if not swapped:
+        return op.run
+    if isinstance(op, Pointwise) and not op.baked_values:
+        return op.reflected
+    run = op.run
+
+    def reflected(self, other):
+        return run(other, self)
+
+    reflected.__name__ = name
+    return reflected
+
+
+# -- what the engine calls back into ---------------------------------------------------------------
+
+
+def sum_to(g: Tensor, shape) -> Tensor:
+    """Sum a gradient over the dimensions a shape was broadcast along."""
+    have = g.sig.shape
+    if have == tuple(shape):
+        return g
+    lead = len(have) - len(shape)
+    dims = tuple(range(lead)) + tuple(
+        d + lead for d, n in enumerate(shape) if n == 1 and have[d + lead] != 1)
+    if dims:
+        g = registry["sum"].run(g, dims, True)
+    return g if lead == 0 else registry["view"].run(g, tuple(shape))
+
+
+def cast(x: Tensor, dtype: dt.dtype) -> Tensor:
+    """The elements in another dtype; x itself if it has it."""
+    return x if x.sig.dtype is dtype else converters[dtype].run(x)
+
+
+def contiguous(x: Tensor) -> Tensor:
+    if x.sig.contiguous:
+        return x
+    return packed.run(x)
+
+
+def reshape(x: Tensor, shape) -> Tensor:
+    wanted = sh.infer_size(shape, x.sig.numel)
+    if sh.view_strides(x.sig.shape, x.sig.strides, wanted) is None:
+        x = contiguous(x)
+    return registry["view"].run(x, wanted)
+
+
+def without_grad(function, *args, **kwargs):
+    before, modes.grad = modes.grad, False
+    try:
+        return function(*args, **kwargs)
+    finally:
+        modes.grad = before
+
+
+class _Converter(Pointwise):
+    """Conversion to one dtype: a pointwise op like any other."""
+
+    def __init__(self, target: dt.dtype):
+        self._target = target
+        super().__init__(lambda x: x, f"to_{target.name}", method=False, function_form=False,
+                         inplace=False, backward="ToCopyBackward0", promote=())
+        self.written_dtype = target
+
+
+converters = {d: _Converter(d) for d in dt.ALL}
+for _op in converters.values():
+    plug(_op)
+identity = registry["clone"]
+
+engine.sum_to = sum_to
+engine.cast = cast
+engine.contiguous = contiguous
+engine.reshape = reshape
+engine.without_grad = without_grad
+engine.tensor = convert.from_data
+engine.to_array = convert.to_array
+engine.clone = identity.run
+engine.identity = identity
+engine.into_out = inplace.into_out
+engine.resize = inplace.resized
+engine.remember_view = inplace.remember_view
+engine.add = registry["add"].run
+
+
+def fill(x: Tensor, value) -> Tensor:
+    """Set every element, unrecorded."""
+    inplace.pointwise_into(constant, x, (value,), {})
+    return x
+
+
+def accumulate_into(have: Tensor, g: Tensor) -> None:
+    inplace.pointwise_into(registry["add"], have, (have, g), {})
+    have.mem.version += 1
+
+
+def copy_like(g: Tensor, sig) -> Tensor:
+    """A copy laid out as a signature says."""
+    out = empty(convert.dense_signature(sig))
+    inplace.copy_into(out, g)
+    return out
+
+
+def full(shape, value, dtype=None, where=None) -> Tensor:
+    """A new tensor of one value."""
+    sig = signature(dtype or dt.of_scalar(value), tuple(shape), None, resolve(where))
+    return fill(empty(sig), value)
+
+
+def zeros_of(sig) -> Tensor:
+    return fill(empty(convert.dense_signature(sig)), 0)
+
+
+class _Constant(Pointwise):
+    """One number everywhere."""
+
+    def __init__(self):
+        super().__init__(lambda x: x, "constant", method=False, function_form=False, inplace=False)
+
+
+constant = _Constant()
+plug(constant)
+engine.fill = fill
+engine.accumulate_into = accumulate_into
+engine.copy_like = copy_like
+engine.zeros_of = zeros_of
+engine.full = full
+engine.empty = lambda shape, dtype=None, where=None: empty(
+    signature(dtype or dt.default_float(), tuple(shape), None, resolve(where)))
+engine.zeros_like = lambda x: zeros_of(x.sig)

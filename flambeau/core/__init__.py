@@ -1,0 +1,1 @@
+"""Pure foundations: dtypes, shapes, expressions, kernels. No tensor, no device, no I/O."""

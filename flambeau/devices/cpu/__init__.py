@@ -1,0 +1,1 @@
+"""The CPU: kernels as machine code generated in this process."""

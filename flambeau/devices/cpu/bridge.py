@@ -1,0 +1,269 @@
+"""The native call: machine code as Python callables, and storages as native objects.
+
+ctypes costs 0.6 us a call. Instead each module carries, beside its kernel, a wrapper with
+CPython's own calling convention (METH_FASTCALL), which unboxes integers and floats and calls
+the kernel. `PyCFunction_NewEx` turns its address into a callable.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import threading
+
+_api = ctypes.pythonapi
+_METH_FASTCALL = 0x0080
+_MEMBER_OBJECT_EX, _MEMBER_LONGLONG = 16, 17
+
+#: calls longer than this many elements give up the GIL while they run
+GIL_THRESHOLD = 1 << 16
+
+_SYMBOLS = ("PyLong_AsVoidPtr", "PyLong_AsSsize_t", "PyFloat_AsDouble", "PyErr_Occurred",
+            "PyList_Append", "PyObject_Free", "PyEval_SaveThread", "PyEval_RestoreThread")
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("method", ctypes.c_void_p),
+                ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+
+
+_new_function = _api.PyCFunction_NewEx
+_new_function.restype = ctypes.py_object
+_new_function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+
+_keep_alive: list = []  # method definitions live as long as the functions made from them
+
+
+def function_at(address: int, name: str):
+    """A Python callable for a METH_FASTCALL function at an address."""
+    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    _keep_alive.append(definition)
+    return _new_function(ctypes.addressof(definition), None, None)
+
+
+_UNBOX = {"p": ("PyLong_AsVoidPtr", "ptr"), "q": ("PyLong_AsSsize_t", "i64"),
+          "d": ("PyFloat_AsDouble", "double")}
+
+
+def wrapper_ir(name: str, letters: str, by_layout: bool) -> str:
+    """The wrapper of kernel @name whose arguments are given by letters (see llvm.param_kinds).
+
+    A long run gives up the GIL: the last argument is the count of a dense kernel, or the
+    address of a layout whose word before the first says how many elements there are.
+    """
+    lines = []
+    for i, letter in enumerate(letters):
+        function, type_ = _UNBOX[letter]
+        lines += [f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}",
+                  f"  %o{i} = load ptr, ptr %s{i}",
+                  f"  %x{i} = call {type_} @{function}(ptr %o{i})"]
+    last = len(letters) - 1
+    passed = ", ".join(f"{_UNBOX[c][1]} %x{i}" for i, c in enumerate(letters))
+    if by_layout:
+        lines += [f"  %where = inttoptr i64 %x{last} to ptr",
+                  "  %before = getelementptr i64, ptr %where, i64 -1",
+                  "  %work = load i64, ptr %before"]
+    else:
+        lines.append(f"  %work = add i64 %x{last}, 0")
+    body = "\n".join(lines)
+    return f"""
+define ptr @{name}_py(ptr %self, ptr %args, i64 %n) {{
+{body}
+  %failed = call ptr @PyErr_Occurred()
+  %ok = icmp eq ptr %failed, null
+  br i1 %ok, label %go, label %bad
+bad:
+  ret ptr null
+go:
+  %long = icmp sgt i64 %work, {GIL_THRESHOLD}
+  br i1 %long, label %free, label %held
+free:
+  %state = call ptr @PyEval_SaveThread()
+  call void @{name}({passed})
+  call void @PyEval_RestoreThread(ptr %state)
+  br label %done
+held:
+  call void @{name}({passed})
+  br label %done
+done:
+  %count = load i64, ptr @_Py_NoneStruct
+  %more = add i64 %count, 1
+  store i64 %more, ptr @_Py_NoneStruct
+  ret ptr @_Py_NoneStruct
+}}
+declare ptr @PyLong_AsVoidPtr(ptr)
+declare i64 @PyLong_AsSsize_t(ptr)
+declare double @PyFloat_AsDouble(ptr)
+declare ptr @PyErr_Occurred()
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+@_Py_NoneStruct = external global i64
+"""
+
+
+# -- the execution engine --------------------------------------------------------------------
+
+
+class Jit:
+    """One LLVM execution engine for the process, made when the first kernel is needed."""
+
+    def __init__(self) -> None:
+        import llvmlite.binding as llvm
+
+        self.llvm = llvm
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        features = llvm.get_host_cpu_features()
+        self.cpu, self.features = llvm.get_host_cpu_name(), features.flatten()
+        self.bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
+        self.machine = llvm.Target.from_default_triple().create_target_machine(
+            cpu=self.cpu, features=self.features, opt=2, codemodel="jitdefault", jit=True)
+        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.machine)
+        self.lock = threading.RLock()
+        self._publish_symbols()
+
+    def _publish_symbols(self) -> None:
+        def address(function) -> int:
+            return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+        add = self.llvm.add_symbol
+        for name in _SYMBOLS:
+            add(name, address(getattr(_api, name)))
+        add("_Py_NoneStruct", id(None))
+        add("PyTuple_Type", id(tuple))
+        from ..llvm import LIBM
+
+        library = ctypes.CDLL(ctypes.util.find_library("m") or None)
+        for name in LIBM:
+            for spelled in (name, name + "f"):
+                add(spelled, address(getattr(library, spelled)))
+
+    def compile(self, ir: str) -> bytes:
+        """Object code of a module in text form."""
+        with self.lock:
+            module = self.llvm.parse_assembly(ir)
+            module.triple = self.machine.triple
+            module.data_layout = str(self.machine.target_data)
+            options = self.llvm.create_pipeline_tuning_options(speed_level=1)
+            options.loop_vectorization = options.slp_vectorization = False
+            builder = self.llvm.create_pass_builder(self.machine, options)
+            builder.getModulePassManager().run(module, builder)
+            return self.machine.emit_object(module)
+
+    def load(self, code: bytes, *names: str) -> list[int]:
+        """Addresses of functions in object code, linked into the process."""
+        with self.lock:
+            self.engine.add_object_file(self.llvm.ObjectFileRef.from_data(code))
+            self.engine.finalize_object()
+            return [self.engine.get_function_address(name) for name in names]
+
+
+_jit: Jit | None = None
+_jit_lock = threading.Lock()
+
+
+def jit() -> Jit:
+    global _jit
+    with _jit_lock:
+        if _jit is None:
+            _jit = Jit()
+    return _jit
+
+
+# -- storages as native objects ---------------------------------------------------------------
+
+# struct Storage { refcount, type, address, nbytes, free, owner, changed, version, kept }
+_FIELDS = ("address", "nbytes", "free", "owner", "changed")
+_FREE_AT, _CHANGED_AT, _VERSION_AT, _KEPT_AT = 32, 48, 56, 64
+_SIZE = 72
+
+STORAGE_IR = f"""
+@PyList_Append.pad = private constant i64 0
+declare i32 @PyList_Append(ptr, ptr)
+declare void @PyObject_Free(ptr)
+declare void @flambeau_decref(ptr)
+
+define void @storage_dealloc(ptr %self) {{
+  %freep = getelementptr i8, ptr %self, i64 {_FREE_AT}
+  %free = load ptr, ptr %freep
+  %pooled = icmp ne ptr %free, null
+  br i1 %pooled, label %back, label %gone
+back:
+  %changedp = getelementptr i8, ptr %self, i64 {_CHANGED_AT}
+  %changed = load ptr, ptr %changedp
+  store ptr null, ptr %changedp
+  %had = icmp ne ptr %changed, null
+  br i1 %had, label %drop, label %reuse
+drop:
+  store i64 1, ptr %self
+  call void @flambeau_decref(ptr %changed)
+  br label %reuse
+reuse:
+  %versionp = getelementptr i8, ptr %self, i64 {_VERSION_AT}
+  store i64 0, ptr %versionp
+  %keptp = getelementptr i8, ptr %self, i64 {_KEPT_AT}
+  store i64 0, ptr %keptp
+  store i64 1, ptr %self
+  %failed = call i32 @PyList_Append(ptr %free, ptr %self)
+  store i64 1, ptr %self
+  ret void
+gone:
+{"".join(f'''  %q{i} = getelementptr i8, ptr %self, i64 {16 + 8 * i}
+  %f{i} = load ptr, ptr %q{i}
+  %h{i} = icmp ne ptr %f{i}, null
+  br i1 %h{i}, label %d{i}, label %n{i}
+d{i}:
+  call void @flambeau_decref(ptr %f{i})
+  br label %n{i}
+n{i}:
+''' for i in range(5))}
+  %typep = getelementptr i8, ptr %self, i64 8
+  %type = load ptr, ptr %typep
+  call void @PyObject_Free(ptr %self)
+  call void @flambeau_decref(ptr %type)
+  ret void
+}}
+"""
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = [("slot", ctypes.c_int), ("function", ctypes.c_void_p)]
+
+
+class _Member(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("type", ctypes.c_int), ("offset", ctypes.c_ssize_t),
+                ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("basicsize", ctypes.c_int), ("itemsize", ctypes.c_int),
+                ("flags", ctypes.c_uint), ("slots", ctypes.c_void_p)]
+
+
+_TP_DEALLOC, _TP_MEMBERS, _TP_NEW, _TP_DOC = 52, 72, 65, 56
+_TPFLAGS_DEFAULT = 1 << 18
+
+
+def make_storage_type() -> type:
+    """The native type of storages: when its last reference goes, it goes back to its free list.
+
+    A Python class could do this once per object only; a native one does it every time, in 20 ns.
+    """
+    j = jit()
+    j.llvm.add_symbol("flambeau_decref",
+                      ctypes.cast(_api.Py_DecRef, ctypes.c_void_p).value)
+    (dealloc,) = j.load(j.compile(STORAGE_IR), "storage_dealloc")
+    rows = [(name, _MEMBER_OBJECT_EX, 16 + 8 * i) for i, name in enumerate(_FIELDS)]
+    rows += [("version", _MEMBER_LONGLONG, _VERSION_AT), ("kept", _MEMBER_LONGLONG, _KEPT_AT)]
+    members = (_Member * (len(rows) + 1))(
+        *[_Member(name.encode(), kind, at, 0, None) for name, kind, at in rows])
+    new = ctypes.cast(_api.PyType_GenericNew, ctypes.c_void_p).value
+    doc = b"Bytes on a device, shared by every tensor that views them."
+    slots = (_Slot * 5)(
+        _Slot(_TP_DEALLOC, dealloc), _Slot(_TP_MEMBERS, ctypes.addressof(members)),
+        _Slot(_TP_NEW, new), _Slot(_TP_DOC, ctypes.cast(doc, ctypes.c_void_p).value))
+    spec = _Spec(b"flambeau.Storage", _SIZE, 0, _TPFLAGS_DEFAULT, ctypes.addressof(slots))
+    _keep_alive.extend((members, slots, spec, doc))
+    from_spec = _api.PyType_FromSpec
+    from_spec.restype, from_spec.argtypes = ctypes.py_object, [ctypes.c_void_p]
+    return from_spec(ctypes.addressof(spec))

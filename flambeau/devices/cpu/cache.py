@@ -1,0 +1,102 @@
+"""Machine code on disk: keyed by content, written atomically, never trusted when damaged.
+
+An entry is a digest of its code followed by the code. A folder that is missing, full, read-only
+or owned by somebody else only means that kernels are compiled again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+LIMIT_BYTES = 512 << 20
+_DIGEST = 32
+
+
+def folder() -> Path | None:
+    """Where entries live, or None where none may be kept."""
+    chosen = os.environ.get("FLAMBEAU_CACHE")
+    if chosen in ("0", "off", "none"):
+        return None
+    base = Path(chosen) if chosen else Path(
+        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flambeau" / "kernels"
+    try:
+        base.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if hasattr(os, "getuid") and base.stat().st_uid != os.getuid():
+            return None
+    except (OSError, RuntimeError):
+        return None
+    return base
+
+
+class Cache:
+    """Object code by key."""
+
+    def __init__(self, stamp: str):
+        self.root = folder()
+        self.stamp = stamp
+
+    def key(self, text: str) -> str:
+        return hashlib.sha256(f"{self.stamp}\n{text}".encode()).hexdigest()
+
+    def get(self, key: str) -> bytes | None:
+        """The code kept under a key; None if there is none or it is damaged."""
+        if self.root is None:
+            return None
+        try:
+            raw = (self.root / key).read_bytes()
+        except OSError:
+            return None
+        code = raw[_DIGEST:]
+        return code if hashlib.sha256(code).digest() == raw[:_DIGEST] else None
+
+    def put(self, key: str, code: bytes) -> None:
+        """Keep code under a key; a failure to write costs nothing but the next start."""
+        if self.root is None:
+            return
+        with contextlib.suppress(OSError):
+            handle, temporary = tempfile.mkstemp(dir=self.root, prefix=".new-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(hashlib.sha256(code).digest() + code)
+                os.replace(temporary, self.root / key)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+
+    def entries(self) -> list[os.DirEntry]:
+        if self.root is None:
+            return []
+        try:
+            return [e for e in os.scandir(self.root) if e.is_file()]
+        except OSError:
+            return []
+
+    def size(self) -> tuple[int, int]:
+        """How many entries there are, and their bytes."""
+        found = self.entries()
+        return len(found), sum(e.stat().st_size for e in found)
+
+    def trim(self, limit: int = LIMIT_BYTES) -> None:
+        """Drop the entries least recently written until the rest fits the limit."""
+        with contextlib.suppress(OSError):
+            found = sorted(self.entries(), key=lambda e: e.stat().st_mtime)
+            total = sum(e.stat().st_size for e in found)
+            for entry in found:
+                if total <= limit:
+                    break
+                total -= entry.stat().st_size
+                os.unlink(entry.path)
+
+    def clear(self) -> int:
+        """Drop everything; how many entries went."""
+        count = 0
+        for entry in self.entries():
+            with contextlib.suppress(OSError):
+                os.unlink(entry.path)
+                count += 1
+        return count

@@ -1,0 +1,52 @@
+"""kernel -> a Python callable over machine code: from memory, from disk, or compiled now."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+from ...core.kernel import Kernel, listing, verify
+from ..llvm import param_kinds, to_ir
+from .bridge import function_at, jit, wrapper_ir
+from .cache import Cache
+
+ATTRIBUTES = '\nattributes #0 = { nounwind "no-trapping-math"="true" }\n'
+
+
+@functools.cache
+def cache() -> Cache:
+    """The cache of this process, stamped with all that decides what code is generated."""
+    j = jit()
+    here = Path(__file__).parent
+    sources = [here / "bridge.py", here.parent / "llvm.py", here.parent / "mathlib.py",
+               here.parent / "complexlib.py", here / "gemm.py"]
+    generator = hashlib.sha256()
+    for source in sources:
+        if source.exists():
+            generator.update(source.read_bytes())
+    version = ".".join(map(str, j.llvm.llvm_version_info))
+    return Cache(f"{j.cpu} {j.features} llvm {version} {generator.hexdigest()}")
+
+
+@functools.cache
+def compile_kernel(kernel: Kernel):
+    """The callable that runs a kernel: pointers, params, and a count or a layout's address."""
+    verify(kernel)
+    text = listing(kernel)
+    store = cache()
+    key = store.key(text)
+    name = f"k_{key[:24]}"
+    return load_or_build(key, name, lambda: to_ir(kernel, name, jit().bits) + ATTRIBUTES
+                         + wrapper_ir(name, param_kinds(kernel), not kernel.dense))
+
+
+def load_or_build(key: str, name: str, build_ir):
+    """Machine code by key, compiled from `build_ir()` when it is not on disk."""
+    store, j = cache(), jit()
+    code = store.get(key)
+    if code is None:
+        code = j.compile(build_ir())
+        store.put(key, code)
+    (address,) = j.load(code, f"{name}_py")
+    return function_at(address, name)

@@ -1,0 +1,113 @@
+"""Pooled memory: size-class free lists of 64-byte aligned blocks.
+
+A block is taken by `list.pop` and comes back by itself when its storage dies, so large tensors do
+not fault their pages in again on every op. Small blocks are cut from slabs; a large one has a
+mapping of its own, which is returned to the system when too much lies idle.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+from .bridge import make_storage_type
+
+ALIGNMENT = 64
+SLAB = 1 << 20
+LARGE = 1 << 20
+#: idle bytes in large blocks beyond which they are returned to the system
+IDLE_LIMIT = 1 << 30
+
+Storage: type = make_storage_type()
+
+_pools: dict[int, list] = {}
+
+
+def size_class(nbytes: int) -> int:
+    """The size of block that serves a request: at most a quarter is wasted."""
+    if nbytes <= 1024:
+        return max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+    step = 1 << ((nbytes - 1).bit_length() - 3)
+    return -(-nbytes // step) * step
+
+
+def pool_of(nbytes: int) -> list:
+    """The free list that serves requests of this size."""
+    size = size_class(nbytes)
+    pool = _pools.get(size)
+    if pool is None:
+        pool = _pools[size] = []
+    return pool
+
+
+def _map(nbytes: int) -> tuple[mmap.mmap, int]:
+    mapping = mmap.mmap(-1, nbytes)
+    if nbytes >= 2 * LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping, ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+
+
+_slabs: list[mmap.mmap] = []
+
+
+def grow(nbytes: int):
+    """A storage of the class that serves nbytes, when its free list is empty."""
+    size = size_class(nbytes)
+    pool = pool_of(size)
+    if size >= LARGE:
+        _trim(size)
+        try:
+            mapping, address = _map(size)
+        except (OSError, ValueError, OverflowError) as error:
+            raise RuntimeError(
+                f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {nbytes} "
+                f"bytes. {error}") from error
+        return _block(address, size, pool, mapping)
+    mapping, address = _map(SLAB)
+    _slabs.append(mapping)
+    count = max(1, min(SLAB // size, 4096 if size <= 256 else SLAB))
+    blocks = [_block(address + i * size, size, pool, None) for i in range(count)]
+    taken = blocks.pop()
+    del blocks  # each goes to the free list as it dies
+    return taken
+
+
+def _block(address: int, size: int, pool: list, owner):
+    storage = Storage()
+    storage.address, storage.nbytes, storage.free = address, size, pool
+    if owner is not None:
+        storage.owner = owner
+    return storage
+
+
+def allocate(nbytes: int):
+    """A storage of at least nbytes, uninitialised."""
+    try:
+        return pool_of(nbytes).pop()
+    except IndexError:
+        return grow(nbytes)
+
+
+def adopt(address: int, nbytes: int, owner):
+    """A storage over memory that somebody else owns and that stays while `owner` does."""
+    storage = Storage()
+    storage.address, storage.nbytes, storage.owner = address, nbytes, owner
+    return storage
+
+
+def idle_bytes() -> int:
+    """Bytes that lie in free lists of large blocks."""
+    return sum(size * len(pool) for size, pool in _pools.items() if size >= LARGE)
+
+
+def _trim(wanted: int) -> None:
+    if idle_bytes() + wanted > IDLE_LIMIT:
+        release()
+
+
+def release() -> None:
+    """Return idle large blocks to the system."""
+    for size, pool in _pools.items():
+        while size >= LARGE and pool:
+            storage = pool.pop()
+            del storage.free  # not pooled any more: it ends here, and its mapping with it

@@ -1,0 +1,25 @@
+"""What the CPU answers by name: library ops, as functions of arrays.
+
+ROUTINES take an op's parameters by name, tensors as numpy arrays, and return arrays.
+NATIVE ones take the result's signature and the bound tensors, and return a tensor, or None to
+leave the call to the routine. Families of routines live in files of their own and add themselves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+ROUTINES: dict = {}
+NATIVE: dict = {}
+
+
+def routine(function):
+    """Decorator: answer a library op of this name."""
+    ROUTINES[function.__name__.rstrip("_")] = function
+    return function
+
+
+def copy_bytes(address: int, array: np.ndarray) -> None:
+    ctypes.memmove(address, array.ctypes.data, array.nbytes)

@@ -1,0 +1,1 @@
+"""Elementary and special functions written with arithmetic, bits and selects alone."""

@@ -1,0 +1,878 @@
+"""kernel -> LLVM IR, as text.
+
+Vectors are explicit, as wide as the host's registers, with narrower loops for what is left
+over. Nothing here knows an op: it lowers loops, primitives and conversions.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from ..core import dtype as dt
+from ..core import expr as ex
+from ..core.expr import Expr
+from ..core.kernel import Fold, Kernel, Store, stage_exprs
+from . import complexlib, mathlib
+
+#              dtype          in registers  in memory
+_REGISTER = {
+    dt.bool_:    "i1",
+    dt.uint8:    "i8",
+    dt.int8:     "i8",
+    dt.int16:    "i16",
+    dt.int32:    "i32",
+    dt.int64:    "i64",
+    dt.float32:  "float",
+    dt.float64:  "double",
+}
+_MEMORY = {**_REGISTER, dt.bool_: "i8", dt.float16: "half", dt.bfloat16: "i16"}
+
+_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
+_FLOAT_COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
+_INT_COMPARE = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
+_INTRINSICS = {"sqrt": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "copysign": 2, "fma": 3}
+#: names of the C library's functions, called one lane at a time
+LIBM = {
+    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1, "sin": 1,
+    "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1,
+    "asinh": 1, "acosh": 1, "atanh": 1, "erf": 1, "erfc": 1, "lgamma": 1, "pow": 2, "atan2": 2,
+    "fmod": 2, "hypot": 2, "nextafter": 2,
+}
+
+
+def of_type(name: str, width: int) -> str:
+    return name if width == 1 else f"<{width} x {name}>"
+
+
+def number(value, dtype: dt.dtype) -> str:
+    """A constant as LLVM spells it."""
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtype.kind in "iu":
+        return str(value)
+    if dtype is dt.float32:  # LLVM wants a float's bits as those of the equal double
+        value = struct.unpack("f", struct.pack("f", _clip_float32(value)))[0]
+    return "0x" + struct.pack(">d", value).hex().upper()
+
+
+def _clip_float32(value: float) -> float:
+    if value == value and abs(value) > 3.4028235677973366e38:
+        return float("inf") if value > 0 else float("-inf")
+    return value
+
+
+@dataclass
+class Place:
+    """Where in the loops we are: pointers, coordinates, lanes and what is computed already."""
+
+    width: int
+    pointers: list[str]
+    index: dict[int, str] = field(default_factory=dict)
+    lane_axis: int | None = None  # the axis whose coordinate differs from lane to lane
+    steps: list[str] | None = None  # how each operand moves along the lanes
+    strides: list[str] | None = None  # its stride in bytes, for step "s"
+    memo: dict[Expr, object] = field(default_factory=dict)
+    outer: Place | None = None
+
+
+class Writer:
+    """Collects instructions, blocks and declarations of one function."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.block = "entry"
+        self._count = 0
+
+    def fresh(self, stem: str = "v") -> str:
+        self._count += 1
+        return f"%{stem}{self._count}"
+
+    def emit(self, code: str) -> str:
+        name = self.fresh()
+        self.lines.append(f"  {name} = {code}")
+        return name
+
+    def do(self, code: str) -> None:
+        self.lines.append(f"  {code}")
+
+    def start(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def declare(self, name: str, result: str, args: list[str]) -> None:
+        self.declared[name] = f"declare {result} @{name}({', '.join(args)})"
+
+    def call(self, name: str, result: str, args: list[tuple[str, str]]) -> str:
+        self.declare(name, result, [t for t, _ in args])
+        return self.emit(f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in args)})")
+
+    def loop(self, start, stop, step, carried, body):
+        """for i in range(start, stop, step), carrying (type, value) pairs; returns the last."""
+        head, inside, done = (self.fresh(s)[1:] for s in ("head", "body", "done"))
+        before = self.block
+        self.do(f"br label %{head}")
+        self.start(head)
+        i, following = self.fresh("i"), self.fresh("next")
+        hole = len(self.lines)
+        values = [self.fresh("s") for _ in carried]
+        self.lines.extend([""] * (1 + len(carried)))
+        more = self.emit(f"icmp slt i64 {i}, {stop}")
+        self.do(f"br i1 {more}, label %{inside}, label %{done}")
+        self.start(inside)
+        results = body(i, values)
+        self.do(f"{following} = add i64 {i}, {step}")
+        latch = self.block
+        self.do(f"br label %{head}")
+        self.lines[hole] = f"  {i} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]"
+        for k, ((type_, value), name, result) in enumerate(
+                zip(carried, values, results or (), strict=True)):
+            self.lines[hole + 1 + k] = (
+                f"  {name} = phi {type_} [ {value}, %{before} ], [ {result}, %{latch} ]")
+        self.start(done)
+        return values
+
+
+class Lowering:
+    """Lowers one kernel. `bits` is the width of the host's vector registers."""
+
+    def __init__(self, kernel: Kernel, name: str, bits: int) -> None:
+        self.kernel, self.name, self.w = kernel, name, Writer()
+        self.stages = [(kind, _expanded(kind, payload)) for kind, payload in kernel.stages]
+        sizes = [o.dtype.compute.itemsize for o in kernel.operands] or [4]
+        sizes += [e.dtype.compute.itemsize for kind, p in self.stages for e in stage_exprs(kind, p)
+                  if e.dtype.kind in "fiu"]
+        self.native = max(1, bits // 8 // max(4, *sizes)) if kernel.lanes != "none" else 1
+        self.folds: dict[int, tuple[object, int]] = {}
+
+    # -- the function ------------------------------------------------------------------------
+
+    def text(self) -> str:
+        kernel, w = self.kernel, self.w
+        arguments = [f"ptr %p{k}" for k in range(len(kernel.operands))]
+        for k, dtype in enumerate(kernel.params):
+            arguments += _param_arguments(k, dtype)
+        arguments.append("i64 %last")
+        self.params = [self._param(k, dtype) for k, dtype in enumerate(kernel.params)]
+        self._read_layout()
+        pointers = [f"%p{k}" for k in range(len(kernel.operands))]
+        self._nest_kept(0, pointers, {})
+        w.do("ret void")
+        head = f"define void @{self.name}({', '.join(arguments)}) #0 {{\nentry:\n"
+        declared = "\n".join(w.declared.values())
+        return f"{head}{chr(10).join(w.lines)}\n}}\n{declared}\n"
+
+    def _param(self, k: int, dtype: dt.dtype):
+        w = self.w
+        if dtype.kind == "c":
+            real = dtype.to_real()
+            return tuple(self._number_to(f"%a{k}{part}", real) for part in "ri")
+        return self._number_to(f"%a{k}", dtype)
+
+    def _number_to(self, name: str, dtype: dt.dtype) -> str:
+        w, register = self.w, _REGISTER[dtype]
+        if dtype is dt.float32:
+            return w.emit(f"fptrunc double {name} to float")
+        if dtype.kind == "f" or register == "i64":
+            return name
+        return w.emit(f"trunc i64 {name} to {register}")
+
+    def _read_layout(self) -> None:
+        """Sizes and strides: constants of a dense kernel, else read from the layout array."""
+        kernel, w = self.kernel, self.w
+        loops = kernel.kept + kernel.reduced
+        if kernel.dense:
+            self.sizes = ["%last"]
+            self.strides = [[str(o.dtype.itemsize if o.step == "1" else 0)]
+                            for o in kernel.operands]
+            self.own = [[] for _ in kernel.operands]
+            return
+        w.do("%layout = inttoptr i64 %last to ptr")
+        position = iter(range(10**6))
+
+        def read() -> str:
+            at = w.emit(f"getelementptr i64, ptr %layout, i64 {next(position)}")
+            return w.emit(f"load i64, ptr {at}")
+
+        self.sizes = [read() for _ in range(loops)]
+        self.strides = [[read() for _ in range(loops)] for _ in kernel.operands]
+        extra = kernel.indirect or (0,) * len(kernel.operands)
+        self.own = [[read() for _ in range(n)] for n in extra]
+
+    # -- loops -------------------------------------------------------------------------------
+
+    def _advance(self, pointers, axis: int, i: str) -> list[str]:
+        w, moved = self.w, []
+        for k, p in enumerate(pointers):
+            stride = self.strides[k][axis]
+            if stride == "0":
+                moved.append(p)
+                continue
+            offset = w.emit(f"mul i64 {i}, {stride}")
+            moved.append(w.emit(f"getelementptr i8, ptr {p}, i64 {offset}"))
+        return moved
+
+    def _nest_kept(self, axis: int, pointers, index) -> None:
+        kernel, w = self.kernel, self.w
+        lane = kernel.kept - 1 if kernel.lanes == "kept" else None
+        if axis == kernel.kept:
+            self._row(Place(1, pointers, index))
+        elif axis == lane:
+            self._lanes(axis, pointers, index, self._row, (4 if self._light() else 2, 1))
+        else:
+            w.loop("0", self.sizes[axis], "1", (), lambda i, _: self._nest_kept(
+                axis + 1, self._advance(pointers, axis, i), {**index, axis: i}))
+
+    def _light(self) -> bool:
+        """Whether the body is so small that more of it in flight pays."""
+        return self.kernel.reduced == 0 and sum(
+            1 for kind, p in self.stages for e in stage_exprs(kind, p) for _ in _walk(e)) < 16
+
+    def _lanes(self, axis: int, pointers, index, body, unrolls) -> None:
+        """Cut a loop into wide vectors, then native ones, then single elements."""
+        w, start = self.w, "0"
+        widths = [self.native * u for u in unrolls if self.native > 1] + [1]
+        for width in widths:
+            if width == 1:
+                stop = self.sizes[axis]
+            else:
+                left = w.emit(f"sub i64 {self.sizes[axis]}, {start}")
+                whole = w.emit(f"and i64 {left}, {-width}")
+                stop = w.emit(f"add i64 {start}, {whole}")
+
+            def inside(i, _, width=width):
+                moved = self._advance(pointers, axis, i)
+                steps = [o.step for o in self.kernel.operands]
+                body(Place(width, moved, {**index, axis: i}, axis, steps,
+                           [s[axis] for s in self.strides]))
+
+            w.loop(start, stop, str(width), (), inside)
+            start = stop
+
+    def _row(self, place: Place) -> None:
+        """All stages at one kept place (or at `width` neighbouring ones)."""
+        self.folds = dict(self.folds)
+        count = 0
+        for kind, payload in self.stages:
+            if kind == "row":
+                self._stores(payload, place)
+            elif kind == "map":
+                self._hoist(stage_exprs(kind, payload), place)
+                self._walk_reduced(self.kernel.kept, place, lambda at, p=payload: self._stores(p, at))
+            else:
+                self._hoist([*payload.start, *payload.step], place)
+                results = (self._fold_lanes(payload, place)
+                           if self.kernel.lanes == "reduced" else self._fold(payload, place))
+                for value in results:
+                    self.folds[count] = (value, place.width)
+                    count += 1
+
+    def _walk_reduced(self, axis: int, place: Place, body) -> None:
+        kernel, w = self.kernel, self.w
+        loops = kernel.kept + kernel.reduced
+        if axis == loops:
+            body(Place(place.width, place.pointers, place.index, place.lane_axis, place.steps,
+                       place.strides, outer=place))
+        elif kernel.lanes == "reduced" and axis == loops - 1:
+            def at(inner: Place):
+                inner.outer = place
+                body(inner)
+            self._lanes(axis, place.pointers, place.index, at, (2, 1))
+        else:
+            w.loop("0", self.sizes[axis], "1", (), lambda i, _: self._walk_reduced(
+                axis + 1, self._below(place, axis, i), body))
+
+    def _below(self, place: Place, axis: int, i: str) -> Place:
+        return Place(place.width, self._advance(place.pointers, axis, i),
+                     {**place.index, axis: i}, place.lane_axis, place.steps, place.strides,
+                     outer=place)
+
+    # -- folds -------------------------------------------------------------------------------
+
+    def _start(self, fold: Fold, place: Place, width: int):
+        spread = Place(width, [], outer=place) if width != place.width else place
+        return [self.lower(e, spread) for e in fold.start]
+
+    def _fold(self, fold: Fold, place: Place):
+        """States as wide as the place: nothing crosses lanes."""
+        kernel = self.kernel
+        shapes = [(e.dtype, place.width) for e in fold.start]
+
+        def nest(axis, at, states):
+            if axis == kernel.kept + kernel.reduced:
+                return self._step(fold, at, states)
+            flat = _flatten(shapes, states)
+            out = self.w.loop("0", self.sizes[axis], "1", flat, lambda i, values: [
+                v for _, v in _flatten(shapes, nest(axis + 1, self._below(at, axis, i),
+                                                    _regroup(shapes, values)))])
+            return _regroup(shapes, out)
+
+        return nest(kernel.kept, place, self._start(fold, place, place.width))
+
+    def _fold_lanes(self, fold: Fold, place: Place):
+        """Wide states along the innermost reduced loop, then lanes merged pairwise."""
+        kernel = self.kernel
+        wide = self.native * 4
+        last = kernel.kept + kernel.reduced - 1
+        shapes = [(e.dtype, width) for width in (wide, 1) for e in fold.start]
+        n = len(fold.start)
+
+        def along(at: Place, states):
+            size, w = self.sizes[last], self.w
+            whole = w.emit(f"and i64 {size}, {-wide}")
+            states = list(states)
+            for k, (width, start, stop) in enumerate(((wide, "0", whole), (1, whole, size))):
+                part = slice(k * n, k * n + n)
+
+                def inside(i, values, width=width, part=part):
+                    moved = self._advance(at.pointers, last, i)
+                    here = Place(width, moved, {**at.index, last: i}, last,
+                                 [o.step for o in kernel.operands],
+                                 [s[last] for s in self.strides], outer=at)
+                    return [v for _, v in _flatten(
+                        shapes[part], self._step(fold, here, _regroup(shapes[part], values)))]
+
+                out = w.loop(start, stop, str(width), _flatten(shapes[part], states[part]), inside)
+                states[part] = _regroup(shapes[part], out)
+            return states
+
+        def nest(axis, at, states):
+            if axis == last:
+                return along(at, states)
+            out = self.w.loop("0", self.sizes[axis], "1", _flatten(shapes, states),
+                              lambda i, values: [v for _, v in _flatten(shapes, nest(
+                                  axis + 1, self._below(at, axis, i), _regroup(shapes, values)))])
+            return _regroup(shapes, out)
+
+        start = self._start(fold, place, wide) + self._start(fold, place, 1)
+        states = nest(kernel.kept, place, start)
+        merged, width = states[:n], wide
+        while width > 1:
+            width //= 2
+            low = [self._part(v, e.dtype, width * 2, 0, width)
+                   for v, e in zip(merged, fold.start, strict=True)]
+            high = [self._part(v, e.dtype, width * 2, width, width)
+                    for v, e in zip(merged, fold.start, strict=True)]
+            merged = self._merge(fold, low, high, width)
+        return self._merge(fold, merged, states[n:], 1)
+
+    def _step(self, fold: Fold, place: Place, states):
+        for k, value in enumerate(states):
+            place.memo[ex.make("state", (), k, fold.start[k].dtype)] = value
+        return [self.lower(e, place) for e in fold.step]
+
+    def _merge(self, fold: Fold, one, other, width: int):
+        place = Place(width, [])
+        n = len(fold.start)
+        for k, value in enumerate([*one, *other]):
+            place.memo[ex.make("state", (), k, fold.start[k % n].dtype)] = value
+        return [self.lower(e, place) for e in fold.merge]
+
+    def _part(self, value, dtype, width: int, start: int, count: int):
+        """`count` lanes of a vector from `start`."""
+        if isinstance(value, tuple):
+            return tuple(self._part(v, dtype.to_real(), width, start, count) for v in value)
+        type_ = of_type(_REGISTER[dtype], width)
+        if count == 1:
+            return self.w.emit(f"extractelement {type_} {value}, i32 {start}")
+        mask = ", ".join(f"i32 {start + i}" for i in range(count))
+        return self.w.emit(f"shufflevector {type_} {value}, {type_} poison, <{count} x i32> <{mask}>")
+
+    # -- memory ------------------------------------------------------------------------------
+
+    def _load(self, k: int, place: Place):
+        operand, w = self.kernel.operands[k], self.w
+        step = place.steps[k] if place.steps else "0"
+        if place.width == 1 or step == "0":
+            value = self._load_one(operand.dtype, place.pointers[k])
+            return self._spread(value, operand.dtype.compute, place.width)
+        if operand.dtype.kind == "c":
+            return self._load_complex(operand.dtype, place, k, step)
+        if step == "1":
+            type_ = of_type(_MEMORY[operand.dtype], place.width)
+            raw = w.emit(f"load {type_}, ptr {place.pointers[k]}, align {operand.dtype.itemsize}")
+            return self._from_memory(raw, operand.dtype, place.width)
+        lanes = [self._load_one(operand.dtype, p) for p in self._lane_pointers(k, place)]
+        return self._gathered(lanes, operand.dtype.compute, place.width)
+
+    def _lane_pointers(self, k: int, place: Place) -> list[str]:
+        w, pointer = self.w, place.pointers[k]
+        found = [pointer]
+        for _ in range(place.width - 1):
+            pointer = w.emit(f"getelementptr i8, ptr {pointer}, i64 {place.strides[k]}")
+            found.append(pointer)
+        return found
+
+    def _load_one(self, dtype: dt.dtype, pointer: str):
+        w = self.w
+        if dtype.kind == "c":
+            real = dtype.to_real()
+            after = w.emit(f"getelementptr i8, ptr {pointer}, i64 {real.itemsize}")
+            return tuple(w.emit(f"load {_MEMORY[real]}, ptr {p}, align {real.itemsize}")
+                         for p in (pointer, after))
+        raw = w.emit(f"load {_MEMORY[dtype]}, ptr {pointer}, align {dtype.itemsize}")
+        return self._from_memory(raw, dtype, 1)
+
+    def _load_complex(self, dtype, place: Place, k: int, step: str):
+        pointers = self._lane_pointers(k, place) if step == "s" else None
+        if pointers is None:
+            real, n, w = dtype.to_real(), place.width, self.w
+            both = of_type(_MEMORY[real], n * 2)
+            raw = w.emit(f"load {both}, ptr {place.pointers[k]}, align {real.itemsize}")
+            masks = (", ".join(f"i32 {2 * i + odd}" for i in range(n)) for odd in (0, 1))
+            return tuple(w.emit(f"shufflevector {both} {raw}, {both} poison, <{n} x i32> <{m}>")
+                         for m in masks)
+        lanes = [self._load_one(dtype, p) for p in pointers]
+        return tuple(self._gathered([lane[i] for lane in lanes], dtype.to_real(), place.width)
+                     for i in (0, 1))
+
+    def _gathered(self, lanes, dtype, width):
+        if dtype.kind == "c":
+            return tuple(self._gathered([lane[i] for lane in lanes], dtype.to_real(), width)
+                         for i in (0, 1))
+        type_, value = of_type(_REGISTER[dtype], width), "poison"
+        for i, lane in enumerate(lanes):
+            value = self.w.emit(
+                f"insertelement {type_} {value}, {_REGISTER[dtype]} {lane}, i32 {i}")
+        return value
+
+    def _from_memory(self, raw: str, dtype: dt.dtype, width: int) -> str:
+        w = self.w
+        if dtype is dt.bool_:
+            return w.emit(f"icmp ne {of_type('i8', width)} {raw}, zeroinitializer"
+                          if width > 1 else f"icmp ne i8 {raw}, 0")
+        if dtype is dt.float16:
+            return w.emit(f"fpext {of_type('half', width)} {raw} to {of_type('float', width)}")
+        if dtype is dt.bfloat16:
+            bits = w.emit(f"zext {of_type('i16', width)} {raw} to {of_type('i32', width)}")
+            high = w.emit(f"shl {of_type('i32', width)} {bits}, {_splat('16', 'i32', width)}")
+            return w.emit(f"bitcast {of_type('i32', width)} {high} to {of_type('float', width)}")
+        return raw
+
+    def _to_memory(self, value: str, dtype: dt.dtype, width: int) -> str:
+        w = self.w
+        if dtype is dt.bool_:
+            return w.emit(f"zext {of_type('i1', width)} {value} to {of_type('i8', width)}")
+        if dtype is dt.float16:
+            return w.emit(f"fptrunc {of_type('float', width)} {value} to {of_type('half', width)}")
+        if dtype is dt.bfloat16:
+            return self._to_bfloat16(value, width)
+        return value
+
+    def _to_bfloat16(self, value: str, width: int) -> str:
+        """Round to nearest, ties to even; NaN stays NaN."""
+        w, i32, i16 = self.w, of_type("i32", width), of_type("i16", width)
+
+        def c(number: int) -> str:
+            return _splat(str(number), "i32", width)
+
+        bits = w.emit(f"bitcast {of_type('float', width)} {value} to {i32}")
+        shifted = w.emit(f"lshr {i32} {bits}, {c(16)}")
+        odd = w.emit(f"and {i32} {shifted}, {c(1)}")
+        bias = w.emit(f"add {i32} {odd}, {c(32767)}")
+        rounded = w.emit(f"lshr {i32} {w.emit(f'add {i32} {bits}, {bias}')}, {c(16)}")
+        nan = w.emit(f"fcmp uno {of_type('float', width)} {value}, {value}")
+        kept = w.emit(f"select {of_type('i1', width)} {nan}, {i32} {c(32704)}, {i32} {rounded}")
+        return w.emit(f"trunc {i32} {kept} to {i16}")
+
+    def _stores(self, stores: tuple[Store, ...], place: Place) -> None:
+        values = [self.lower(s.value, place) for s in stores]
+        for store, value in zip(stores, values, strict=True):
+            operand = self.kernel.operands[store.operand]
+            value = self._convert(value, store.value.dtype, operand.dtype.compute, place.width)
+            if store.coordinates is not None:
+                self._store_at(store, operand, value, place)
+                continue
+            step = place.steps[store.operand] if place.steps else "0"
+            pointer = place.pointers[store.operand]
+            if place.width == 1:
+                self._store_one(operand.dtype, value, pointer)
+            elif step == "1" and operand.dtype.kind != "c":
+                raw = self._to_memory(value, operand.dtype, place.width)
+                type_ = of_type(_MEMORY[operand.dtype], place.width)
+                self.w.do(f"store {type_} {raw}, ptr {pointer}, align {operand.dtype.itemsize}")
+            else:
+                for lane, p in enumerate(self._lane_pointers(store.operand, place)):
+                    one = self._part(value, operand.dtype.compute, place.width, lane, 1)
+                    self._store_one(operand.dtype, one, p)
+
+    def _store_one(self, dtype: dt.dtype, value, pointer: str) -> None:
+        w = self.w
+        if dtype.kind == "c":
+            real = dtype.to_real()
+            after = w.emit(f"getelementptr i8, ptr {pointer}, i64 {real.itemsize}")
+            for part, p in zip(value, (pointer, after), strict=True):
+                w.do(f"store {_MEMORY[real]} {part}, ptr {p}, align {real.itemsize}")
+            return
+        raw = self._to_memory(value, dtype, 1)
+        w.do(f"store {_MEMORY[dtype]} {raw}, ptr {pointer}, align {dtype.itemsize}")
+
+    def _store_at(self, store: Store, operand, value, place: Place) -> None:
+        """A scatter, one element at a time, joined to what is there."""
+        pointer = self._computed_pointer(store.operand, store.coordinates, place)
+        if store.combine is not None:
+            compute = operand.dtype.compute
+            there = ex.make("state", (), 0, compute)
+            given = ex.make("state", (), 1, compute)
+            joined = Place(1, [], memo={there: self._load_one(operand.dtype, pointer), given: value})
+            value = self.lower(ex.expand(COMBINE[store.combine](there, given)), joined)
+        self._store_one(operand.dtype, value, pointer)
+
+    def _computed_pointer(self, k: int, coordinates, place: Place) -> str:
+        w, pointer = self.w, f"%p{k}"
+        for axis, c in enumerate(coordinates):
+            offset = w.emit(f"mul i64 {self.lower(c, place)}, {self.own[k][axis]}")
+            pointer = w.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+        return pointer
+
+    # -- expressions -------------------------------------------------------------------------
+
+    def _hoist(self, exprs, place: Place) -> None:
+        """Compute outside a loop what does not change inside it."""
+        seen: set[Expr] = set()
+
+        def moves(e: Expr) -> bool:
+            if e.head in ("input", "load", "index", "state"):
+                return True
+            return any([moves(a) for a in e.args]) if e.args else False
+
+        def walk(e: Expr) -> None:
+            if e in seen or e.head == "const":
+                return
+            seen.add(e)
+            if not moves(e):
+                self.lower(e, place)
+            else:
+                for a in e.args:
+                    walk(a)
+
+        for e in exprs:
+            walk(e)
+
+    def lower(self, e: Expr, place: Place):
+        """The register (or the pair of a complex) that holds e at this place."""
+        found = place.memo.get(e)
+        if found is not None:
+            return found
+        above = place.outer
+        while above is not None:
+            if e in above.memo and e.head not in ("input", "index", "load"):
+                found = self._spread(above.memo[e], e.dtype, place.width, above.width)
+                break
+            above = above.outer
+        if found is None:
+            found = self._lower(e, place)
+        place.memo[e] = found
+        return found
+
+    def _lower(self, e: Expr, place: Place):
+        head = e.head
+        if head == "input":
+            return self._load(e.attr, place)
+        if head == "const":
+            return self._const(e, place.width)
+        if head == "param":
+            return self._spread(self.params[e.attr], e.dtype, place.width)
+        if head == "fold":
+            value, width = self.folds[e.attr]
+            return self._spread(value, e.dtype, place.width, width)
+        if head == "index":
+            return self._index(e.attr, place)
+        if head == "load":
+            return self._load_at(e, place)
+        if e.dtype.kind == "c" or any(a.dtype.kind == "c" for a in e.args):
+            return self._lower_complex(e, place)
+        args = [self.lower(a, place) for a in e.args]
+        return self._primitive(e, args, place)
+
+    def _load_at(self, e: Expr, place: Place):
+        if place.width > 1:
+            raise ValueError("computed loads run one element at a time")
+        dtype = self.kernel.operands[e.attr].dtype
+        return self._load_one(dtype, self._computed_pointer(e.attr, e.args, place))
+
+    def _index(self, axis: int, place: Place) -> str:
+        value = place.index[axis]
+        if place.width == 1:
+            return value
+        base = self._spread(value, dt.int64, place.width)
+        if axis != place.lane_axis:
+            return base
+        lanes = ", ".join(f"i64 {i}" for i in range(place.width))
+        return self.w.emit(f"add <{place.width} x i64> {base}, <{lanes}>")
+
+    def _const(self, e: Expr, width: int):
+        if e.dtype.kind == "c":
+            real = e.dtype.to_real()
+            return tuple(_splat(number(v, real), _REGISTER[real], width)
+                         for v in (e.attr.real, e.attr.imag))
+        return _splat(number(e.attr, e.dtype), _REGISTER[e.dtype], width)
+
+    def _spread(self, value, dtype: dt.dtype, width: int, have: int = 1):
+        """One value in every lane."""
+        if width == have:
+            return value
+        if have != 1:
+            raise ValueError(f"cannot spread {have} lanes over {width}")
+        if isinstance(value, tuple):
+            return tuple(self._spread(v, dtype.to_real(), width) for v in value)
+        type_, one = of_type(_REGISTER[dtype], width), _REGISTER[dtype]
+        first = self.w.emit(f"insertelement {type_} poison, {one} {value}, i32 0")
+        return self.w.emit(f"shufflevector {type_} {first}, {type_} poison, "
+                           f"<{width} x i32> zeroinitializer")
+
+    def _primitive(self, e: Expr, args, place: Place) -> str:
+        head, width, w = e.head, place.width, self.w
+        operand = e.args[0].dtype
+        type_ = of_type(_REGISTER[operand], width)
+        if head == "cast":
+            return self._convert(args[0], operand, e.dtype, width)
+        if head == "bitcast":
+            return w.emit(f"bitcast {type_} {args[0]} to {of_type(_REGISTER[e.dtype], width)}")
+        if head == "select":
+            chosen = of_type(_REGISTER[e.dtype], width)
+            return w.emit(f"select {type_} {args[0]}, {chosen} {args[1]}, {chosen} {args[2]}")
+        if head in ex.COMPARISONS:
+            return w.emit(_comparison(head, operand, type_, args))
+        table = mathlib.TABLE.get((head, operand))
+        if table is not None:
+            return self.lower(ex.expand(table(*e.args)), place)
+        if operand.kind == "f":
+            return self._float_primitive(head, operand, type_, args, width)
+        return self._int_primitive(head, operand, type_, args, width)
+
+    def _float_primitive(self, head, dtype, type_, args, width) -> str:
+        w = self.w
+        if head in _FLOAT_OPS:
+            return w.emit(f"{_FLOAT_OPS[head]} contract {type_} {args[0]}, {args[1]}")
+        if head == "neg":
+            return w.emit(f"fneg {type_} {args[0]}")
+        suffix = f"v{width}" if width > 1 else ""
+        suffix += "f32" if dtype is dt.float32 else "f64"
+        if head == "abs":
+            return w.call(f"llvm.fabs.{suffix}", type_, [(type_, args[0])])
+        if head in _INTRINSICS:
+            return w.call(f"llvm.{head}.{suffix}", type_, [(type_, a) for a in args])
+        if head in LIBM:
+            return self._libm(head, dtype, args, width)
+        raise ValueError(f"no lowering of {head} for {dtype}")
+
+    def _libm(self, head, dtype, args, width):
+        one, w = _REGISTER[dtype], self.w
+        name = head + ("f" if dtype is dt.float32 else "")
+        lanes = []
+        for lane in range(width):
+            parts = [self._part(a, dtype, width, lane, 1) if width > 1 else a for a in args]
+            lanes.append(w.call(name, one, [(one, p) for p in parts]))
+        return lanes[0] if width == 1 else self._gathered(lanes, dtype, width)
+
+    def _int_primitive(self, head, dtype, type_, args, width) -> str:
+        w = self.w
+        if head in _INT_OPS:
+            name = {"add": "xor", "mul": "and", "sub": "xor"}.get(head, head) if (
+                dtype is dt.bool_) else _INT_OPS[head]
+            return w.emit(f"{name} {type_} {args[0]}, {args[1]}")
+        if head in ("shl", "shr"):
+            return self._shift(head, dtype, type_, args, width)
+        if head == "neg":
+            return w.emit(f"sub {type_} {_splat('0', _REGISTER[dtype], width)}, {args[0]}")
+        if head == "not":
+            ones = "true" if dtype is dt.bool_ else "-1"
+            return w.emit(f"xor {type_} {args[0]}, {_splat(ones, _REGISTER[dtype], width)}")
+        if head == "abs":
+            if dtype.kind != "i":
+                return args[0]
+            suffix = (f"v{width}" if width > 1 else "") + _REGISTER[dtype]
+            return w.call(f"llvm.abs.{suffix}", type_, [(type_, args[0]), ("i1", "false")])
+        if head in ("floor", "ceil", "trunc", "rint"):
+            return args[0]
+        if head in ("truncdiv", "fmod"):
+            return self._int_division(head, dtype, type_, args, width)
+        raise ValueError(f"no lowering of {head} for {dtype}")
+
+    def _shift(self, head, dtype, type_, args, width) -> str:
+        """Shifts by the width or more give what shifting bit by bit would."""
+        w, bits = self.w, dtype.itemsize * 8
+        limit = _splat(str(bits), _REGISTER[dtype], width)
+        inside = w.emit(f"icmp ult {type_} {args[1]}, {limit}")
+        top = _splat(str(bits - 1), _REGISTER[dtype], width)
+        flag = of_type("i1", width)
+        by = w.emit(f"select {flag} {inside}, {type_} {args[1]}, {type_} {top}")
+        code = "shl" if head == "shl" else "ashr" if dtype.kind == "i" else "lshr"
+        moved = w.emit(f"{code} {type_} {args[0]}, {by}")
+        if code == "ashr":
+            return moved
+        zero = _splat("0", _REGISTER[dtype], width)
+        return w.emit(f"select {flag} {inside}, {type_} {moved}, {type_} {zero}")
+
+    def _int_division(self, head, dtype, type_, args, width) -> str:
+        """Division that cannot trap: by 0 it divides by 1, and MIN / -1 wraps."""
+        w, signed = self.w, dtype.kind == "i"
+        flag, a, b = of_type("i1", width), args[0], args[1]
+        zero, one = (_splat(c, _REGISTER[dtype], width) for c in "01")
+        unsafe = w.emit(f"icmp eq {type_} {b}, {zero}")
+        if signed:
+            minus = w.emit(f"icmp eq {type_} {b}, {_splat('-1', _REGISTER[dtype], width)}")
+            both = w.emit(f"or {flag} {unsafe}, {minus}")
+        else:
+            minus, both = None, unsafe
+        safe = w.emit(f"select {flag} {both}, {type_} {one}, {type_} {b}")
+        sign = "s" if signed else "u"
+        if head == "fmod":
+            return w.emit(f"{sign}rem {type_} {a}, {safe}")
+        quotient = w.emit(f"{sign}div {type_} {a}, {safe}")
+        if minus is None:
+            return quotient
+        negated = w.emit(f"sub {type_} {zero}, {a}")
+        return w.emit(f"select {flag} {minus}, {type_} {negated}, {type_} {quotient}")
+
+    # -- conversions -----------------------------------------------------------------------------
+
+    def _convert(self, value, source: dt.dtype, target: dt.dtype, width: int):
+        if source is target:
+            return value
+        w = self.w
+        if target.kind == "c":
+            real = target.to_real()
+            if source.kind == "c":
+                return tuple(self._convert(v, source.to_real(), real, width) for v in value)
+            zero = _splat(number(0.0, real), _REGISTER[real], width)
+            return (self._convert(value, source, real, width), zero)
+        if source.kind == "c":
+            return self._convert(value[0], source.to_real(), target, width)
+        a, b = of_type(_REGISTER[source], width), of_type(_REGISTER[target], width)
+        if target is dt.bool_:
+            zero = _splat(number(0, source), _REGISTER[source], width)
+            code = "fcmp une" if source.kind == "f" else "icmp ne"
+            return w.emit(f"{code} {a} {value}, {zero}")
+        if source.kind == "f" and target.kind == "f":
+            code = "fpext" if target.itemsize > source.itemsize else "fptrunc"
+        elif source.kind == "f":
+            return self._float_to_int(value, source, target, width)
+        elif target.kind == "f":
+            code = "uitofp" if source.kind in "bu" else "sitofp"
+        elif source.itemsize == target.itemsize and source is not dt.bool_:
+            return value
+        elif target.itemsize < source.itemsize:
+            code = "trunc"
+        else:
+            code = "zext" if source.kind in "bu" else "sext"
+        return w.emit(f"{code} {a} {value} to {b}")
+
+    def _float_to_int(self, value, source, target, width):
+        """Truncate; what does not fit wraps as the hardware's 64-bit conversion would."""
+        w, a = self.w, of_type(_REGISTER[source], width)
+        i64 = of_type("i64", width)
+        suffix = f"v{width}" if width > 1 else ""
+        kind = "f32" if source is dt.float32 else "f64"
+        wide = w.call(f"llvm.fptosi.sat.{suffix}i64.{suffix}{kind}", i64, [(a, value)])
+        low = _splat("-9223372036854775808", "i64", width)
+        fits = w.emit(f"fcmp olt {a} {value}, {_splat(number(9.2e18, source), _REGISTER[source], width)}")
+        ok = w.emit(f"fcmp ord {a} {value}, {value}")
+        good = w.emit(f"and {of_type('i1', width)} {fits}, {ok}")
+        safe = w.emit(f"select {of_type('i1', width)} {good}, {i64} {wide}, {i64} {low}")
+        if target is dt.int64:
+            return safe
+        return w.emit(f"trunc {i64} {safe} to {of_type(_REGISTER[target], width)}")
+
+    # -- complex ---------------------------------------------------------------------------------
+
+    def _lower_complex(self, e: Expr, place: Place):
+        """Complex arithmetic as arithmetic on parts."""
+        head = e.head
+        if head == "cast":
+            source = e.args[0].dtype
+            return self._convert(self.lower(e.args[0], place), source, e.dtype, place.width)
+        if head == "complex":
+            return tuple(self.lower(a, place) for a in e.args)
+        if head in ("real", "imag"):
+            return self.lower(e.args[0], place)[head == "imag"]
+        rule = complexlib.COMPLEX.get(head)
+        if rule is None:
+            raise ValueError(f"no lowering of {head} for {e.dtype}")
+        parts = []
+        for a in e.args:
+            value = self.lower(a, place)
+            if a.dtype.kind != "c":
+                parts.append(a)
+                continue
+            real = a.dtype.to_real()
+            pair = tuple(ex.make(name, (a,), None, real) for name in ("real", "imag"))
+            for node, v in zip(pair, value, strict=True):
+                place.memo[node] = v
+            parts.append(pair)
+        result = rule(*parts)
+        if isinstance(result, tuple):
+            return tuple(self.lower(ex.expand(r), place) for r in result)
+        return self.lower(ex.expand(result), place)
+
+
+COMBINE = {
+    "add":  lambda there, given: there + given,
+    "mul":  lambda there, given: there * given,
+    "amax": ex.maximum,
+    "amin": ex.minimum,
+}
+
+
+def _walk(e: Expr):
+    yield e
+    for a in e.args:
+        yield from _walk(a)
+
+
+def _expanded(kind: str, payload):
+    if kind == "fold":
+        return Fold(*(tuple(map(ex.expand, part))
+                      for part in (payload.start, payload.step, payload.merge)))
+    return tuple(Store(s.operand, ex.expand(s.value), None if s.coordinates is None else
+                       tuple(map(ex.expand, s.coordinates)), s.combine) for s in payload)
+
+
+def _splat(value: str, type_: str, width: int) -> str:
+    return value if width == 1 else f"splat ({type_} {value})"
+
+
+def _comparison(head, dtype, type_, args) -> str:
+    if dtype.kind == "f":
+        return f"fcmp {_FLOAT_COMPARE[head]} {type_} {args[0]}, {args[1]}"
+    code = _INT_COMPARE[head]
+    if dtype.kind in "bu" and code[0] == "s":
+        code = "u" + code[1:]
+    return f"icmp {code} {type_} {args[0]}, {args[1]}"
+
+
+def _flatten(shapes, states) -> list[tuple[str, str]]:
+    """(type, register) of each part of each state."""
+    flat = []
+    for (dtype, width), value in zip(shapes, states, strict=True):
+        parts = value if isinstance(value, tuple) else (value,)
+        type_ = of_type(_REGISTER[dtype.to_real() if dtype.kind == "c" else dtype], width)
+        flat += [(type_, part) for part in parts]
+    return flat
+
+
+def _regroup(shapes, values) -> list:
+    it = iter(values)
+    return [(next(it), next(it)) if dtype.kind == "c" else next(it) for dtype, _ in shapes]
+
+
+def _param_arguments(k: int, dtype: dt.dtype) -> list[str]:
+    if dtype.kind == "c":
+        return [f"double %a{k}r", f"double %a{k}i"]
+    return [f"{'double' if dtype.kind == 'f' else 'i64'} %a{k}"]
+
+
+def param_kinds(kernel: Kernel) -> str:
+    """One letter per argument: p for a pointer, d for a double, q for an integer."""
+    letters = "p" * len(kernel.operands)
+    for dtype in kernel.params:
+        letters += "dd" if dtype.kind == "c" else "d" if dtype.kind == "f" else "q"
+    return letters + "q"
+
+
+def to_ir(kernel: Kernel, name: str, bits: int) -> str:
+    """The kernel as an LLVM function."""
+    return Lowering(kernel, name, bits).text()

@@ -1,0 +1,1 @@
+"""Storage, tensors, the autograd graph, and the eager path."""

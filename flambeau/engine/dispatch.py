@@ -1,0 +1,297 @@
+"""The fronts of reductions, views, library ops and composites.
+
+Each is one frame with one lookup where the arguments can be a key, and otherwise the slow path.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.device import META
+from ..devices.cpu import library, routines
+from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
+from . import reduce as rd
+from .eager import engine, intercepted, new_table, plug_pointwise, same_place
+from .formula import bind, flat, record, tensors_of, wants_gradient
+from .modes import modes
+from .node import attach, edge_of
+from .storage import adopt, grow
+from .tensor import Signature, Tensor, base_of, empty, make, signature
+
+
+def plug(op: Op) -> None:
+    """Give an op of any kind its front."""
+    op.engine = engine
+    if isinstance(op, Pointwise):
+        plug_pointwise(op)
+    elif isinstance(op, Reduction):
+        op.run = reduction_front(op)
+    elif isinstance(op, View):
+        op.run = view_front(op)
+    elif isinstance(op, (Library, Indexed)):
+        op.run = library_front(op)
+    elif isinstance(op, Composite):
+        op.run = composite_front(op)
+
+
+def require_tensor(op: Op, x) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{op.name}(): argument '{op.names[0]}' (position 1) must be Tensor, not "
+                        f"{type(x).__name__}")
+
+
+# -- reductions -----------------------------------------------------------------------------------
+
+
+def reduction_front(op: Reduction):
+    plans = new_table()
+    several = op.results is not None
+
+    def front(x, dim=None, keepdim=False, *, dtype=None):
+        try:
+            sigs, run, last, count, _ = plans[x.sig, dim, keepdim, dtype]
+        except (KeyError, AttributeError, TypeError):
+            found = intercepted(op, (x, dim, keepdim), {"dtype": dtype})
+            if found is not None:
+                return found[0]
+            require_tensor(op, x)
+            key = tuple(dim) if isinstance(dim, (list, tuple)) else dim
+            plan = rd.plan(op, x.sig, key, keepdim, dtype)
+            if plan is None:  # positions along several dimensions need them in one piece
+                return front(engine.contiguous(x), dim, keepdim, dtype=dtype)
+            plans[x.sig, key, keepdim, dtype] = plan
+            sigs, run, last, count, _ = plan
+        outs = [empty(sig) for sig in sigs]
+        if run is not None:
+            if count is None:
+                run(*[o.ptr for o in outs], x.ptr, last)
+            else:
+                run(*[o.ptr for o in outs], x.ptr, count, last)
+        result = outs if several else outs[0]
+        if x.node is not None and modes.grad and op.formula is not None and (
+                sigs[0].dtype.kind in "fc"):
+            record(op, {"x": x, "dim": dim, "keepdim": keepdim, "dtype": dtype}, result)
+        return engine.named(op, result) if several else result
+
+    return front
+
+
+# -- views ----------------------------------------------------------------------------------------
+
+
+def view_front(op: View):
+    plans = new_table()
+
+    def front(x, *args, **kwargs):
+        try:
+            sig, move, bound = plans[x.sig, args]
+            if kwargs:
+                raise KeyError
+        except (KeyError, AttributeError, TypeError):
+            found = intercepted(op, (x, *args), kwargs)
+            if found is not None:
+                return found[0]
+            require_tensor(op, x)
+            bound = bind(op, (x, *args), kwargs)
+            sig, move = view_plan(op, x, bound)
+            bound = {k: v for k, v in bound.items() if k != op.names[0]}
+            if not kwargs:
+                try:
+                    plans[x.sig, args] = (sig, move, bound)
+                except TypeError:  # a list among the arguments cannot be a key
+                    pass
+        out = make(sig, x.mem, x.ptr + move)
+        out.base = base_of(x) or x
+        if x.node is not None and modes.grad and sig.dtype.kind in "fc":
+            record_view(op, x, bound, out)
+        return out
+
+    return front
+
+
+def view_plan(op: View, x: Tensor, bound: dict):
+    """The signature of a view, and how many bytes further it starts."""
+    others = [bound[name] for name in op.names[1:]]
+    found = op.body(x.sig, *others)
+    shape, strides, *rest = found
+    offset = rest[0] if rest else 0
+    dtype = rest[1] if len(rest) > 1 else x.sig.dtype
+    sig = signature(dtype, tuple(shape), tuple(strides), x.sig.device)
+    return sig, offset * (dtype.itemsize if len(rest) > 1 else x.sig.dtype.itemsize)
+
+
+def record_view(op: View, x: Tensor, bound: dict, out: Tensor) -> None:
+    if op.formula is not None:
+        record(op, {op.names[0]: x, **bound}, out)
+    else:
+        attach(out, ViewBack(op, bound), (edge_of(x),), (x.sig,))
+    engine.remember_view(out)
+
+
+class ViewBack:
+    """The general way back through a view: write the gradient where the view looked."""
+
+    def __init__(self, op: View, bound: dict):
+        self.op, self.bound = op, bound
+
+    def name(self) -> str:
+        from .pointwise import backward_name
+
+        return backward_name(self.op)
+
+    def pull(self, node, g):
+        sig = node.kept[0] if node.kept else None
+        if sig is None:
+            from .node import kept_values
+
+            kept_values(node)
+        return [engine.view_gradient(self.op, self.bound, sig, g)]
+
+
+# -- library ----------------------------------------------------------------------------------------
+
+
+def library_front(op: Op):
+    def front(*args, **kwargs):
+        found = intercepted(op, args, kwargs)
+        if found is not None:
+            return found[0]
+        bound = bind(op, args, kwargs)
+        tensors = tensors_of(op, bound)
+        for name, t in zip(op.tensor_names, tensors, strict=True):
+            check_tensor(op, name, t)
+        same_place(op, flat(tensors))
+        outs = library_call(op, bound)
+        if op.formula is not None and wants_gradient(tensors):
+            record(op, bound, outs)
+        return engine.named(op, outs) if isinstance(outs, (tuple, list)) else outs
+
+    return front
+
+
+def check_tensor(op: Op, name: str, value) -> None:
+    optional = name in op.defaults and op.defaults[name] is None
+    ok = isinstance(value, (Tensor, list, tuple)) or (value is None and optional)
+    if not ok:
+        position = op.names.index(name) + 1
+        raise TypeError(f"{op.name}(): argument '{name}' (position {position}) must be Tensor, not "
+                        f"{type(value).__name__}")
+
+
+def library_call(op: Op, bound: dict):
+    """Check shapes by the op's rule, then let the device compute."""
+    ruled = op.body(**{k: signature_of(v) for k, v in bound.items()})
+    first = next((t for t in flat(tensors_of(op, bound)) if isinstance(t, Tensor)), None)
+    several = isinstance(ruled, list)
+    dtype = dt.RULES[op.rule](first.sig.dtype) if first is not None else dt.default_float()
+    on_meta = first is not None and first.sig.device is META
+    if on_meta:
+        if ruled is None:
+            raise RuntimeError(f"{op.name}: the shape of the result depends on values that a meta "
+                               "tensor does not have")
+        sigs = [_ruled_signature(r, dtype, META) for r in (ruled if several else [ruled])]
+        outs = [empty(s) for s in sigs]
+        return outs if several else outs[0]
+    native = routines.NATIVE.get(op.name)
+    if native is not None and not several and ruled is not None:
+        sig = _ruled_signature(ruled, dtype, first.sig.device)
+        done = native(sig, bound)
+        if done is not None:
+            return done
+    routine = routines.ROUTINES[op.name]
+    arrays = {k: array_of(v) for k, v in bound.items()}
+    result = routine(**arrays)
+    if isinstance(result, (tuple, list)):
+        wanted = [_ruled_signature(r, dtype, None).dtype for r in ruled] if several else (
+            [None] * len(result))
+        return [from_array(r, w) for r, w in zip(result, wanted, strict=True)]
+    wanted = None if ruled is None else _ruled_signature(ruled, dtype, None).dtype
+    return from_array(result, wanted)
+
+
+def _ruled_signature(ruled, dtype, device) -> Signature:
+    if isinstance(ruled, tuple) and len(ruled) == 2 and isinstance(ruled[1], dt.dtype):
+        ruled, dtype = ruled
+    return signature(dtype, tuple(ruled), None, device or signature(dtype, ()).device)
+
+
+def signature_of(value):
+    if isinstance(value, Tensor):
+        return value.sig
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Tensor):
+        return [v.sig for v in value]
+    return value
+
+
+def array_of(value):
+    """A tensor's elements as numpy sees them; half types widened where numpy lacks them."""
+    if isinstance(value, Tensor):
+        return engine.to_array(value)
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Tensor):
+        return [engine.to_array(v) for v in value]
+    return value
+
+
+def from_array(array, wanted: dt.dtype | None) -> Tensor:
+    """A tensor over an array's own memory."""
+    array = np.asarray(array)
+    if wanted is dt.bfloat16:
+        return engine.cast(from_array(array.astype(np.float32, copy=False), dt.float32), wanted)
+    if wanted is not None and array.dtype != wanted.numpy:
+        array = array.astype(wanted.numpy)
+    array = np.require(array, requirements=["C", "W", "A"]) if array.ndim else array.copy()
+    sig = signature(dt.from_numpy(array.dtype), array.shape)
+    if sig.nbytes < 1 << 16:  # small results go to pooled memory, so that their array may go
+        out = empty(sig)
+        routines.copy_bytes(out.ptr, array)
+        return out
+    return make(sig, adopt(array.ctypes.data, array.nbytes, array))
+
+
+# -- composites ---------------------------------------------------------------------------------------
+
+
+def composite_front(op: Composite):
+    if op.formula is None:
+        def front(*args, **kwargs):
+            found = intercepted(op, args, kwargs) if _overridden(args) else None
+            return op.body(*args, **_renamed(op, kwargs)) if found is None else found[0]
+        return front
+
+    def front_with_formula(*args, **kwargs):
+        found = intercepted(op, args, kwargs)
+        if found is not None:
+            return found[0]
+        bound = bind(op, args, kwargs)
+        tensors = tensors_of(op, bound)
+        if not wants_gradient(tensors):
+            return op.body(**bound)
+        modes.grad = False
+        try:
+            outs = op.body(**bound)
+        finally:
+            modes.grad = True
+        if any(o is t for o in flat([outs]) for t in flat(tensors)):
+            outs = engine.clone(outs)
+        record(op, bound, outs)
+        return outs
+
+    return front_with_formula
+
+
+def _overridden(args) -> bool:
+    return any(isinstance(a, Tensor) and a.sig.tag is not None for a in args)
+
+
+def _renamed(op: Op, kwargs: dict) -> dict:
+    """torch's names of the first parameters, where a declaration chose others."""
+    from .formula import SYNONYMS
+
+    if not kwargs or all(k in op.names for k in kwargs):
+        return kwargs
+    return {op.names[SYNONYMS[k]] if k not in op.names and k in SYNONYMS
+            and SYNONYMS[k] < len(op.names) else k: v for k, v in kwargs.items()}
+
+
+__all__ = ["grow", "library", "plug"]

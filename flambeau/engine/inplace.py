@@ -1,0 +1,232 @@
+"""Changing a tensor that exists: in-place forms, `out=`, and what that does to the graph.
+
+A tensor that is changed gets a new step in the graph, whose parent is the step before. A view that
+is changed changes its base too: the base gets a step that goes back through the view's place in it,
+and every view of it is recorded anew.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+from ..core import dtype as dt
+from ..core.device import META
+from ..ops.declare import Pointwise
+from .eager import alias, changed, check_writable, engine, overlaps, pointwise_into
+from .modes import modes
+from .node import Edge, attach, edge_of, kept_values, new_node
+from .tensor import LEAF, Tensor, base_of, make, signature
+
+
+def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor:
+    """x = op(x, ...), in x's own memory."""
+    name = f"{op.name}_"
+    check_writable(x, name)
+    args = (x, *others)
+    nodes = [a.node if isinstance(a, Tensor) else None for a in args]
+    recording = modes.grad and any(n is not None for n in nodes)
+    before = alias(x) if recording else None
+    parents = tuple(edge_of(a) if isinstance(a, Tensor) and a.node is not None else None for a in args)
+    versions = tuple(a.mem.version if isinstance(a, Tensor) else 0 for a in args)
+    back = pointwise_into(op, x, args, attributes)
+    changed(x)
+    if recording and back is not None:
+        _record_change(x, back, args, parents, versions, attributes, before)
+    return x
+
+
+def _record_change(x, back, args, parents, versions, attributes, before) -> None:
+    wanting = sum(1 << i for i, p in enumerate(parents) if p is not None)
+    keep = back.keep[wanting]
+    kept = tuple([(before if a is args[0] else a) if keep >> i & 1 or not isinstance(a, Tensor)
+                  else None for i, a in enumerate(args)]
+                 + [alias(x) if keep >> len(args) & 1 else None])
+    node = new_node(back, parents, kept, (x.sig,))
+    node.versions = (*versions, x.mem.version if keep >> len(args) & 1 else 0)
+    node.versions = tuple(v if k is not None else 0
+                          for v, k in zip(node.versions, kept, strict=True))
+    if attributes:
+        node.more("attributes").update(attributes)
+    replace_history(x, node)
+
+
+def replace_history(x: Tensor, node) -> None:
+    """x was changed by this step; if it is a view, so was its base."""
+    base = base_of(x)
+    if base is None:
+        x.node = node
+        _refresh_views(x)
+        return
+    first = edge_of(base) if base.node is not None else None
+    slices = new_node(ChangedSlice(node, x.sig, x.ptr - base.ptr), (first, *node.parents[1:]),
+                      (base.sig,), (base.sig,))
+    base.node = slices
+    _record_as_view(x, base)
+    _refresh_views(base, but=x)
+
+
+class ChangedSlice:
+    """Goes back through a change of a view: the change's own gradient where the view is."""
+
+    def __init__(self, step, sig, offset: int):
+        self.step, self.sig, self.offset = step, sig, offset
+
+    def name(self) -> str:
+        return "CopySlices"
+
+    def pull(self, node, g):
+        base_sig = node.kept[0] if node.kept else kept_values(node)[0]
+        whole = engine.laid_out(g, base_sig)
+        part = engine.strided_part(whole, self.sig, self.offset)
+        grads = self.step.back.pull(self.step, engine.clone(part))
+        inner = grads[0]
+        if inner is None:
+            inner = engine.zeros_like(part)
+        first = None
+        if node.parents[0] is not None:
+            first = engine.with_part(whole, self.sig, self.offset, inner)
+        return [first, *grads[1:]]
+
+
+def _record_as_view(x: Tensor, base: Tensor) -> None:
+    """x recorded anew, as a view of its base."""
+    node = attach(x, SliceOf(x.sig, x.ptr - base.ptr), (edge_of(base),), (base.sig,))
+    x.node = node
+
+
+class SliceOf:
+    """Goes back through a view given by strides."""
+
+    def __init__(self, sig, offset: int):
+        self.sig, self.offset = sig, offset
+
+    def name(self) -> str:
+        return "AsStridedBackward0"
+
+    def pull(self, node, g):
+        (base_sig,) = node.kept if node.kept is not None else kept_values(node)
+        zeros = engine.zeros_of(base_sig)
+        return [engine.with_part(zeros, self.sig, self.offset, g)]
+
+
+def remember_view(x: Tensor) -> None:
+    """A recorded view is known to its base, to be recorded anew when the base changes."""
+    views = x.base.__dict__.setdefault("_views", [])
+    views.append(weakref.ref(x))
+    if len(views) > 64 and len(views) & (len(views) - 1) == 0:
+        views[:] = [v for v in views if v() is not None]
+
+
+def _refresh_views(base: Tensor, but: Tensor | None = None) -> None:
+    views = base.__dict__.get("_views")
+    if not views:
+        return
+    for reference in list(views):
+        view = reference()
+        if view is not None and view is not but and isinstance(view.node, object):
+            if view.node is not None and not isinstance(view.node, Edge):
+                _record_as_view(view, base)
+
+
+# -- out= --------------------------------------------------------------------------------------------
+
+
+def into_out(op: Pointwise, args, attributes, out: Tensor) -> Tensor:
+    """Compute an op into `out`, resized if it is empty."""
+    return write_out(op.name, engine.without_grad(op.run, *args, **attributes), args, out)
+
+
+def write_out(name: str, result, args, out):
+    """Copy a result into the tensor or tensors given as `out=`."""
+    if isinstance(out, (tuple, list)):
+        for r, o in zip(result, out, strict=True):
+            write_out(name, r, args, o)
+        return type(result)(out) if type(result) is tuple else engine.like_named(result, out)
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if modes.grad and (out.node is not None or any(
+            isinstance(a, Tensor) and a.node is not None for a in args)):
+        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic "
+                           "differentiation, but one of the arguments requires grad.")
+    if not dt.can_cast(result.sig.dtype, out.sig.dtype):
+        raise RuntimeError(f"{name}: result type {result.sig.dtype.name} can't be cast to the desired "
+                           f"output type {out.sig.dtype.name}")
+    if out.sig.shape != result.sig.shape:
+        engine.resize(out, result.sig.shape)
+    if out.sig.device is not META:
+        copy_into(out, result)
+    changed(out)
+    return out
+
+
+def copy_into(target: Tensor, source: Tensor) -> None:
+    """Copy elements, converting dtype and broadcasting; nothing is recorded."""
+    if target.sig.numel and target.sig.device is not META:
+        pointwise_into(engine.identity, target, (source,), {})
+
+
+def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
+    """Copy another tensor's elements into x."""
+    check_writable(x, "copy_")
+    if not isinstance(source, Tensor):
+        source = engine.tensor(source)
+    recording = modes.grad and (source.node is not None or x.node is not None)
+    parents = (edge_of(x) if x.node is not None else None,
+               edge_of(source) if source.node is not None else None)
+    if x.sig.device is META or source.sig.device is META:
+        return x
+    safe = source if not overlaps(source, x) else engine.clone(source.detach())
+    copy_into(x, safe)
+    changed(x)
+    if recording and x.sig.dtype.kind in "fc":
+        node = new_node(CopyBack(source.sig), parents, (), (x.sig,))
+        replace_history(x, node)
+    return x
+
+
+class CopyBack:
+    """Goes back through copy_: nothing to what was there, everything to what was copied."""
+
+    def __init__(self, sig):
+        self.sig = sig
+
+    def name(self) -> str:
+        return "CopyBackwards"
+
+    def pull(self, node, g):
+        if node.parents[1] is None:
+            return [engine.zeros_like(g), None]
+        part = engine.sum_to(g, self.sig.shape)
+        return [engine.zeros_like(g), engine.cast(part, self.sig.dtype)]
+
+
+def set_requires_grad(x: Tensor, wanted: bool) -> None:
+    if wanted and x.sig.dtype.kind not in "fc":
+        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+    if not wanted and x.node is not None and x.node is not LEAF:
+        raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to "
+                           "use a computed variable in a subgraph that doesn't require "
+                           "differentiation use var_no_grad = var.detach().")
+    if x.node is None or x.node is LEAF:
+        x.node = LEAF if wanted else None
+
+
+def detached(x: Tensor) -> Tensor:
+    """The same bytes outside the graph."""
+    out = make(x.sig, x.mem, x.ptr)
+    base = base_of(x)
+    if base is not None:
+        out.base = base
+    return out
+
+
+def resized(x: Tensor, shape) -> None:
+    """Give a tensor another shape in place; memory grows if it must."""
+    from .tensor import empty
+
+    sig = signature(x.sig.dtype, tuple(shape), None, x.sig.device)
+    room = x.mem.nbytes - (x.ptr - x.mem.address)
+    if sig.nbytes > room and sig.device is not META:
+        fresh = empty(sig)
+        x.mem, x.ptr = fresh.mem, fresh.ptr
+    x.sig = sig

@@ -1,0 +1,391 @@
+"""One step of the autograd graph, and the walk back through it.
+
+Nodes are walked by falling sequence number: whatever used a node's result was recorded later,
+so its gradient is complete when its turn comes. No recursion, no counting of dependencies.
+A leaf is not a node: an edge that ends in a leaf holds the tensor itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from heapq import heappop, heappush
+from itertools import count
+
+from .modes import modes
+from .tensor import LEAF, Signature, Tensor
+
+next_sequence = count(1).__next__
+
+
+class Node:
+    """What was done (`back` knows how to go back), on what (parents), and what was kept."""
+
+    __slots__ = ("__weakref__", "back", "extra", "kept", "parents", "seq", "sigs", "versions")
+
+    back: object       # answers name() and pull(node, g) -> gradients, one per parent
+    parents: tuple     # of Node, Edge, Tensor (a leaf) or None
+    kept: tuple
+    versions: tuple    # of the kept tensors' storages, when they were kept
+    seq: int
+    sigs: tuple        # signatures of the results, one or several
+    extra: dict | None  # hooks, attributes and whatever else few steps have
+
+    def name(self) -> str:
+        return self.back.name()
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object>"
+
+    @property
+    def next_functions(self) -> tuple:
+        """((node, number of its result), ...): where gradients go."""
+        return tuple(_described(parent) for parent in self.parents)
+
+    def more(self, name: str) -> dict:
+        """A table of this step's own, made when first asked for."""
+        if self.extra is None:
+            self.extra = {}
+        return self.extra.setdefault(name, {})
+
+    @property
+    def metadata(self) -> dict:
+        return self.more("metadata")
+
+    def register_hook(self, hook):
+        """Call hook(grad_inputs, grad_outputs) after this step has gone back."""
+        return Handle(self.more("post"), hook)
+
+    def register_prehook(self, hook):
+        """Call hook(grad_outputs) before this step goes back."""
+        return Handle(self.more("pre"), hook)
+
+    def _sequence_nr(self) -> int:
+        return self.seq
+
+    def __getattr__(self, name):
+        if name.startswith("_saved_"):
+            return self.back.saved(self, name.removeprefix("_saved_"))
+        raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
+
+
+class Edge:
+    """One result, other than the only one, of a node."""
+
+    __slots__ = ("node", "number")
+
+    def __init__(self, node: Node, number: int):
+        self.node, self.number = node, number
+
+
+class AccumulateGrad:
+    """What `next_functions` shows for a leaf."""
+
+    def __init__(self, variable: Tensor):
+        self.variable = variable
+
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
+    def __repr__(self) -> str:
+        return "<AccumulateGrad object>"
+
+    next_functions = ()
+
+    def register_hook(self, hook):
+        return Handle(self.variable.__dict__.setdefault("_accumulated", {}),
+                      lambda t: hook((), (t.grad,)))
+
+    def register_prehook(self, hook):
+        return Handle(self.variable.__dict__.setdefault("_hooks", {}), lambda g: hook((g,)))
+
+    def __eq__(self, other):
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self):
+        return id(self.variable)
+
+
+class Handle:
+    """What registering a hook returns; `remove()` takes the hook away."""
+
+    _ids = count()
+
+    def __init__(self, table: dict, hook):
+        self.id = next(Handle._ids)
+        self.hooks_dict_ref = weakref.ref(_Hooks.of(table))
+        self._table = table
+        table[self.id] = hook
+
+    def remove(self) -> None:
+        self._table.pop(self.id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+
+class _Hooks:
+    """A weakly referable stand-in for a table of hooks."""
+
+    __slots__ = ("__weakref__", "table")
+
+    @classmethod
+    def of(cls, table):
+        made = cls()
+        made.table = table
+        return made
+
+
+def _described(parent):
+    if parent is None:
+        return (None, 0)
+    if isinstance(parent, Tensor):
+        return (AccumulateGrad(parent), 0)
+    return (parent.node, parent.number) if type(parent) is Edge else (parent, 0)
+
+
+def edge_of(x: Tensor):
+    """Where the gradient of a tensor goes."""
+    node = x.node
+    return x if node is LEAF else node
+
+
+def versions_of(kept) -> tuple:
+    return tuple(t.mem.version if isinstance(t, Tensor) else 0 for t in kept)
+
+
+def attach(out: Tensor, back, parents: tuple, kept: tuple, number: int | None = None) -> Node:
+    """Record one step whose only result is `out`."""
+    node = new_node(back, parents, kept, (out.sig,))
+    out.node = node
+    return node
+
+
+def new_node(back, parents: tuple, kept: tuple, sigs: tuple) -> Node:
+    node = object.__new__(Node)
+    node.back, node.parents, node.sigs = back, parents, sigs
+    node.versions = versions_of(kept)
+    node.kept = _packed(kept) if modes.pack else kept
+    node.seq = next_sequence()
+    node.extra = {"trace": _stack()} if modes.anomaly else None
+    return node
+
+
+def _stack() -> str:
+    import traceback
+
+    return "".join(traceback.format_stack(sys._getframe(3)))
+
+
+class Packed:
+    """A kept tensor in the form a saved-tensor hook gave it."""
+
+    __slots__ = ("packed", "unpack")
+
+    def __init__(self, packed, unpack):
+        self.packed, self.unpack = packed, unpack
+
+
+def _packed(kept: tuple) -> tuple:
+    pack, unpack = modes.pack[-1]
+    return tuple(Packed(pack(t), unpack) if isinstance(t, Tensor) else t for t in kept)
+
+
+def kept_values(node: Node) -> tuple:
+    """The kept tensors, checked to be what they were when they were kept."""
+    kept = node.kept
+    if kept is None:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time (or directly access saved tensors "
+            "after they have already been freed). Saved intermediate values of the graph are freed "
+            "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+            "backward through the graph a second time or if you need to access saved tensors after "
+            f"calling backward. (in {node.name()})")
+    for i, (t, version) in enumerate(zip(kept, node.versions, strict=True)):
+        if type(t) is Packed:
+            kept = tuple(k.unpack(k.packed) if type(k) is Packed else k for k in kept)
+            return kept
+        if isinstance(t, Tensor) and t.mem.version != version:
+            raise RuntimeError(_changed_message(node, i, t, version))
+    return kept
+
+
+def _changed_message(node: Node, i: int, t: Tensor, version: int) -> str:
+    try:
+        code, line = t.mem.changed
+        where = f" It was last changed at {code.co_filename}:{line}, in {code.co_name}."
+    except AttributeError:
+        where = ""
+    kind = f"torch.{'Float' if t.sig.dtype.itemsize == 4 else 'Double'}Tensor"
+    return ("one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: [{kind} {list(t.sig.shape)}], which {node.name()} kept, is at version "
+            f"{t.mem.version}; expected version {version} instead.{where} Hint: use the "
+            "out-of-place form there, or clone() the tensor first.")
+
+
+# -- going back ----------------------------------------------------------------------------------
+
+
+class Walk:
+    """One backward pass: which gradients are pending, which are wanted."""
+
+    def __init__(self, ops, retain: bool, create: bool, wanted=None):
+        self.ops, self.retain, self.create = ops, retain, create
+        self.pending: dict[Node, object] = {}
+        self.heap: list = []
+        self.held: dict[int, list] = {}  # leaves with hooks: [tensor, gradient]
+        self.wanted = wanted             # None: accumulate into leaves
+        self.found: dict = {}
+        self.useful = None if wanted is None else self._reaching()
+
+    def _reaching(self):
+        """None; set by `restrict` once the roots are known."""
+        return None
+
+    def restrict(self, roots) -> None:
+        """Walk only what leads to a wanted tensor."""
+        targets = {_key(edge_of(t)) for t in self.wanted}
+        order, seen, stack = [], set(), [_node(r) for r in roots]
+        while stack:
+            node = stack.pop()
+            if node in seen or not isinstance(node, Node):
+                continue
+            seen.add(node)
+            order.append(node)
+            stack.extend(_node(p) for p in node.parents)
+        useful: set = set()
+        order.sort(key=lambda n: n.seq)
+        for node in order:
+            if any(_key(p) in targets or _node(p) in useful for p in node.parents if p is not None):
+                useful.add(node)
+        self.useful = useful
+        self.targets = targets
+
+    def give(self, edge, g) -> None:
+        """Add to the gradient of what an edge leads to."""
+        kind = type(edge)
+        if kind is Node:
+            if self.useful is not None and edge not in self.useful and (
+                    _key(edge) not in self.targets):
+                return
+            pending = self.pending
+            if edge in pending:
+                if len(edge.sigs) == 1:
+                    pending[edge] = self.ops.add(pending[edge], g)
+                else:
+                    self._give_numbered(edge, 0, g)
+            elif len(edge.sigs) == 1:
+                pending[edge] = g
+                heappush(self.heap, (-edge.seq, id(edge), edge))
+            else:
+                self._give_numbered(edge, 0, g)
+        elif kind is Edge:
+            self._give_numbered(edge.node, edge.number, g)
+        else:
+            self._give_leaf(edge, g)
+
+    def _give_numbered(self, node: Node, number: int, g) -> None:
+        if self.useful is not None and node not in self.useful and not any(
+                (id(node), k) in self.targets for k in range(len(node.sigs))):
+            return
+        grads = self.pending.get(node)
+        if grads is None:
+            grads = self.pending[node] = [None] * len(node.sigs)
+            heappush(self.heap, (-node.seq, id(node), node))
+        grads[number] = g if grads[number] is None else self.ops.add(grads[number], g)
+
+    def _give_leaf(self, leaf: Tensor, g) -> None:
+        if self.wanted is not None:
+            key = _key(leaf)
+            if key in self.targets:
+                have = self.found.get(key)
+                self.found[key] = g if have is None else self.ops.add(have, g)
+        elif leaf.__dict__.get("_hooks") or leaf.__dict__.get("_accumulated"):
+            slot = self.held.setdefault(id(leaf), [leaf, None])
+            slot[1] = g if slot[1] is None else self.ops.add(slot[1], g)
+        else:
+            self.ops.accumulate(leaf, g, self.create)
+
+    def run(self) -> None:
+        heap, pending, give = self.heap, self.pending, self.give
+        while heap:
+            node = heappop(heap)[2]
+            g = pending.pop(node)
+            if node.extra is not None:
+                g = self._before(node, g)
+            if self.wanted is not None:
+                self._capture(node, g)
+                if node not in self.useful:
+                    continue
+            grads = node.back.pull(node, g)
+            if node.extra is not None:
+                grads = self._after(node, g, grads)
+            for parent, part in zip(node.parents, grads, strict=True):
+                if part is not None and parent is not None:
+                    give(parent, part)
+            if not self.retain:
+                node.kept = None
+        self._finish()
+
+    def _before(self, node: Node, g):
+        """Tensor hooks, retained gradients and pre-hooks of a step."""
+        extra = node.extra
+        several = len(node.sigs) > 1
+        parts = list(g) if several else [g]
+        for number, hooks in extra.get("result_hooks", {}).items():
+            for hook in list(hooks.values()):
+                if parts[number] is not None:
+                    changed = hook(parts[number])
+                    parts[number] = parts[number] if changed is None else changed
+        for number, holder in extra.get("retain", {}).items():
+            tensor = holder()
+            if tensor is not None and parts[number] is not None and self.wanted is None:
+                have = getattr(tensor, "_grad", None)
+                tensor._grad = parts[number] if have is None else self.ops.add(have, parts[number])
+        for hook in list(extra.get("pre", {}).values()):
+            changed = hook(tuple(parts))
+            parts = parts if changed is None else list(changed)
+        return parts if several else parts[0]
+
+    def _after(self, node: Node, g, grads):
+        outputs = tuple(g) if len(node.sigs) > 1 else (g,)
+        for hook in list(node.extra.get("post", {}).values()):
+            changed = hook(tuple(grads), outputs)
+            grads = grads if changed is None else tuple(changed)
+        if modes.anomaly:
+            self.ops.check_anomaly(node, grads)
+        return grads
+
+    def _capture(self, node: Node, g) -> None:
+        parts = g if len(node.sigs) > 1 else [g]
+        for number, part in enumerate(parts):
+            key = (id(node), number)
+            if key in self.targets and part is not None:
+                self.found[key] = part
+
+    def _finish(self) -> None:
+        for leaf, g in self.held.values():
+            for hook in list(leaf.__dict__.get("_hooks", {}).values()):
+                changed = hook(g)
+                g = g if changed is None else changed
+            self.ops.accumulate(leaf, g, self.create)
+            for hook in list(leaf.__dict__.get("_accumulated", {}).values()):
+                hook(leaf)
+
+
+def _node(edge):
+    return edge.node if type(edge) is Edge else edge
+
+
+def _key(edge):
+    """What names a tensor's place in the graph."""
+    if type(edge) is Edge:
+        return (id(edge.node), edge.number)
+    return (id(edge), 0)
+
+
+def result_meta(x: Tensor) -> Signature:
+    return x.sig

@@ -1,0 +1,408 @@
+"""Plans for pointwise ops: dtype, shape, strides, kernel, and how to go back.
+
+A plan is (signature of the result, where its memory comes from, machine code, its last argument,
+the way back). It is made once for each op and combination of signatures.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..core import dtype as dt
+from ..core import expr as ex
+from ..core import shape as sh
+from ..core.device import CPU, META
+from ..core.kernel import Kernel, Store
+from ..devices.cpu.compile import compile_kernel
+from ..ops.declare import Pointwise
+from .layout import Walk, operands_of, pointwise_walk
+from .node import kept_values
+from .tensor import Signature, Tensor, make, signature
+
+NUMBERS = frozenset((float, int, bool, complex))
+
+
+def plug(op: Pointwise) -> None:
+    """Gives a derived op its front; the eager path puts its own here."""
+    raise RuntimeError("the eager path is not loaded")
+
+
+def common_dtype(operands) -> dt.dtype:
+    """Joined dtype of signatures and number types."""
+    dims, zeros, numbers = [], [], []
+    for o in operands:
+        if isinstance(o, Signature):
+            (dims if o.rank else zeros).append(o.dtype)
+        else:
+            numbers.append(dt.of_scalar(o))
+    return dt.result_type(dims, zeros, numbers)
+
+
+def operating_dtype(op: Pointwise, operands) -> dt.dtype:
+    """The dtype an op's promoted operands are converted to."""
+    if isinstance(op, Derived):
+        return op.compute
+    return dt.operating(op.rule, common_dtype([operands[i] for i in op.promoted]))
+
+
+def result_dtype(op: Pointwise, operating: dt.dtype) -> dt.dtype:
+    return dt.RULES[op.rule](operating)
+
+
+@lru_cache(maxsize=8192)
+def _element(op, dtypes, operating, attributes, written: dt.dtype):
+    """The element expr of an op over operands of given dtypes.
+
+    dtypes holds, per operand, a dtype (of a tensor), a Python type (of a number given when the
+    kernel runs), or ("=", value) for a number that is part of the kernel. Attributes are
+    (name, type) for numbers given when the kernel runs or (name, ("=", value)).
+    """
+    compute = operating.compute
+    args, params, position = [], [], 1
+    for k, d in enumerate(dtypes):
+        if isinstance(d, dt.dtype):
+            leaf = ex.input(position, d.compute)
+            position += 1
+        elif isinstance(d, tuple):
+            leaf = ex.const(d[1], compute)
+        else:
+            kind = _param_dtype(d, compute)
+            leaf = ex.param(len(params), kind)
+            params.append(kind)
+        args.append(ex.cast(leaf, compute) if k in op.promoted else leaf)
+    values = {}
+    for name, given in attributes:
+        if isinstance(given, tuple):
+            values[name] = given[1]
+        else:
+            kind = _param_dtype(given, compute)
+            values[name] = ex.param(len(params), kind)
+            params.append(kind)
+    value = op.element(args, values)
+    if not isinstance(value, ex.Expr):
+        value = ex.const(value, written.compute)
+    return ex.cast(value, written.compute), tuple(params)
+
+
+def _param_dtype(kind: type, compute: dt.dtype) -> dt.dtype:
+    """In what dtype a number is handed to a kernel that computes in another."""
+    if compute.kind in "fc" and kind is not complex:
+        return compute.to_real()
+    if kind is complex:
+        return compute.to_complex() if compute.kind == "f" else compute
+    return dt.float64 if kind is float else dt.int64 if compute is not dt.bool_ else dt.bool_
+
+
+@lru_cache(maxsize=8192)
+def _kernel(op, dtypes, operating, attributes, written, steps, kept, dense):
+    value, params = _element(op, dtypes, operating, attributes, written)
+    tensors = [d for d in dtypes if isinstance(d, dt.dtype)]
+    walk = _Steps(steps)
+    kernel = Kernel(operands_of(walk, [written, *tensors]), params, kept, 0, "kept",
+                    (("row", (Store(0, value),)),), dense)
+    return compile_kernel(kernel)
+
+
+class _Steps:
+    def __init__(self, steps):
+        self.steps = steps
+
+
+def _nothing(*_):
+    """Runs instead of a kernel where there is nothing to compute."""
+
+
+def split_attributes(op: Pointwise, attributes: dict):
+    """Attributes as (name, type) for numbers given at run time, or (name, ("=", value))."""
+    keyed, numbers = [], []
+    for name in op.attributes:
+        value = attributes.get(name, op.defaults.get(name))
+        if type(value) in (float, int) and name not in op.baked:
+            keyed.append((name, type(value)))
+            numbers.append(value)
+        else:
+            keyed.append((name, ("=", value)))
+    return tuple(keyed), numbers
+
+
+def plan(op: Pointwise, operands: tuple, attributes: tuple, into: Signature | None = None):
+    """The plan of an op on operands (signatures, or numbers), with split attributes."""
+    sigs = [o for o in operands if isinstance(o, Signature)]
+    operating = operating_dtype(op, operands) if sigs else into.dtype
+    written = op.written_dtype or result_dtype(op, operating)
+    shape = sh.broadcast(op.name, *[s.shape for s in sigs])
+    where = META if any(s.device is META for s in (*sigs, into or sigs[0])) else CPU
+    if into is None:
+        strides = sh.result_strides(shape, [(s.shape, s.strides) for s in sigs])
+        out = signature(written, shape, strides, where)
+    else:
+        out = _check_target(op, into, shape, written)
+        written = into.dtype
+    if where is META or out.numel == 0:
+        run, last, walk = _nothing, 0, None
+    else:
+        strides = [out.strides] + [sh.expand_strides(s.shape, s.strides, out.shape) for s in sigs]
+        walk = pointwise_walk(out.shape, strides,
+                              [out.dtype.itemsize, *(s.dtype.itemsize for s in sigs)])
+        run = _kernel(op, dtype_keys(op, operands), operating, attributes, written, walk.steps,
+                      walk.kept, walk.dense)
+        last = walk.last
+    back = way_back(op, operands, attributes, operating, out)
+    return Plan((out, out.pop, run, last, back), walk)
+
+
+class Plan(tuple):
+    """(result's signature, where its memory comes from, machine code, last argument, way back)."""
+
+    def __new__(cls, parts, walk: Walk | None):
+        made = super().__new__(cls, parts)
+        made.walk = walk  # keeps the layout alive
+        return made
+
+    def __repr__(self) -> str:
+        return f"plan -> {self[0]!r} back {self[4]!r}"
+
+
+def dtype_keys(op, operands) -> tuple:
+    return tuple(o.dtype if isinstance(o, Signature) else
+                 ("=", o) if op.bakes(o) else type(o) for o in operands)
+
+
+def _check_target(op, into: Signature, shape, written) -> Signature:
+    if shape and tuple(into.shape) != tuple(shape):
+        wide = sh.broadcast(op.name, into.shape, shape)
+        if tuple(wide) != tuple(into.shape):
+            raise RuntimeError(
+                f"{op.name}: output with shape {list(into.shape)} doesn't match the broadcast shape "
+                f"{list(wide)}")
+    if not dt.can_cast(written, into.dtype):
+        raise RuntimeError(f"{op.name}: result type {_spoken(written)} can't be cast to the desired "
+                           f"output type {_spoken(into.dtype)}")
+    if into.numel > 1 and any(s == 0 and n > 1 for s, n in zip(into.strides, into.shape, strict=True)):
+        raise RuntimeError(
+            f"{op.name}: unsupported operation: more than one element of the written-to tensor "
+            "refers to a single memory location. Please clone() the tensor before performing the "
+            "operation.")
+    return into
+
+
+_SPOKEN = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
+           "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
+           "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
+
+
+def _spoken(d: dt.dtype) -> str:
+    return _SPOKEN[d.name]
+
+
+# -- the way back --------------------------------------------------------------------------------
+
+
+class Derived(Pointwise):
+    """The gradient of a pointwise op with respect to one operand: itself a pointwise op.
+
+    Its operands are those of g, the op's operands and its result that the formula reads.
+    """
+
+    rule = dt.SAME
+    promoted = ()
+    inplace = False
+    formula = None
+    attributes: list
+    baked: frozenset
+
+    def __init__(self, of: Pointwise, i: int, operating, dtypes, out: dt.dtype, target: dt.dtype,
+                 used, constants):
+        self.name = f"{of.name}_backward{i}"
+        self.of, self.i, self.compute = of, i, operating
+        self.dtypes, self.out_dtype, self.written_dtype = dtypes, out, target
+        self.used, self.constants = used, constants
+        self.attributes, self.defaults, self.baked = of.attributes, of.defaults, of.baked
+        self.baked_values = frozenset()
+        self.operands = ["g" if k == 0 else "result" if k == -1 else f"x{k}" for k in used]
+        self.plans = {}
+        self.doc = f"d {of.name} / d operand {i}"
+        self.backward_name = None
+
+    def bakes(self, value) -> bool:
+        return False
+
+    def element(self, args, attributes):
+        leaves = dict(zip(self.used, args, strict=True))
+        return _pulled(self.of, self.i, self.compute, self.dtypes, self.out_dtype, leaves,
+                       attributes, self.constants)
+
+    def node(self, *args, **attributes):
+        value = self.element(list(args), attributes)
+        return ex.make(self, args, tuple(sorted(attributes.items())), value.dtype)
+
+
+def _pulled(op, i, operating, dtypes, out, leaves, attributes, constants):
+    """The gradient expr of operand i; leaves: 0 is g, k+1 operand k, and -1 the result."""
+    compute = operating.compute
+    args = []
+    for k, d in enumerate(dtypes):
+        if isinstance(d, tuple):
+            args.append(ex.const(d[1], compute))
+        else:
+            leaf = leaves.get(k + 1)
+            if leaf is None:
+                leaf = ex.make("state", (), 2000 + k, d.compute if isinstance(d, dt.dtype)
+                               else _param_dtype(d, compute))
+            args.append(ex.cast(leaf, compute) if k in op.promoted else leaf)
+    result = leaves.get(-1)
+    if result is None:
+        result = ex.make("state", (), 3000, out.compute)
+    return op.pull(i, leaves[0], tuple(args), result, attributes)
+
+
+class Back:
+    """How a pointwise op on given dtypes goes back; shared by all its shapes."""
+
+    __slots__ = ("_entries", "attributes", "dtypes", "keep", "op", "operating", "out")
+
+    def __init__(self, op, operating, dtypes, attributes, out):
+        self.op, self.operating, self.dtypes = op, operating, dtypes
+        self.attributes, self.out = attributes, out
+
+    def __getattr__(self, name):
+        """What recording needs is worked out when something is first recorded."""
+        if name == "_entries":
+            self._entries = [self._entry(i) for i in range(len(self.dtypes))]
+            return self._entries
+        if name == "keep":
+            self.keep = self._keepers()
+            return self.keep
+        raise AttributeError(name)
+
+    def name(self) -> str:
+        return backward_name(self.op)
+
+    def __repr__(self) -> str:
+        return self.name()
+
+    def _entry(self, i: int):
+        """(derived op, what it reads) for operand i, or None if nothing flows there."""
+        d = self.dtypes[i]
+        if not (isinstance(d, dt.dtype) and d.kind in "fc"):
+            return None
+        probes = {0: ex.make("state", (), 4000, self.out.compute)}
+        for k, d_k in enumerate(self.dtypes):
+            if not isinstance(d_k, tuple):
+                kind = d_k.compute if isinstance(d_k, dt.dtype) else _param_dtype(
+                    d_k, self.operating.compute)
+                probes[k + 1] = ex.make("state", (), 4001 + k, kind)
+        probes[-1] = ex.make("state", (), 4999, self.out.compute)
+        values = {name: (given[1] if isinstance(given, tuple) else ex.make(
+            "state", (), 5000 + n, _param_dtype(given, self.operating.compute)))
+            for n, (name, given) in enumerate(self.attributes)}
+        pulled = _pulled(self.op, i, self.operating, self.dtypes, self.out, probes, values, None)
+        if pulled is None:
+            return None
+        states = ex.leaves(pulled, "state")
+        used = [k for k in sorted(probes) if probes[k].attr in states]
+        if 0 not in used:
+            return None
+        order = [0] + [k for k in used if k != 0]
+        derived = Derived(self.op, i, self.operating, self.dtypes, self.out, self.dtypes[i],
+                          order, None)
+        plug(derived)
+        return derived, tuple(order)
+
+    def _keepers(self) -> list[int]:
+        """For each set of operands that want a gradient (as bits), what to keep (as bits)."""
+        n = len(self.dtypes)
+        found = []
+        for wanting in range(1 << n):
+            bits = 0
+            for i in range(n):
+                if wanting >> i & 1 and self._entries[i] is not None:
+                    for k in self._entries[i][1]:
+                        if k:
+                            bits |= 1 << (n if k == -1 else k - 1)
+            found.append(bits)
+        return found
+
+    def pull(self, node, g):
+        kept = kept_values(node)
+        numbers = node.extra["attributes"] if node.extra and "attributes" in node.extra else {}
+        results = []
+        for i, parent in enumerate(node.parents):
+            entry = self._entries[i] if parent is not None else None
+            if entry is None:
+                results.append(None)
+                continue
+            derived, order = entry
+            args = [g if k == 0 else self._result(node, kept) if k == -1 else kept[k - 1]
+                    for k in order]
+            part = derived.run(*args, **numbers)
+            results.append(part)
+        return results
+
+    def _result(self, node, kept):
+        return reattached(kept[len(self.dtypes)], node)
+
+    def saved(self, node, name):
+        kept = kept_values(node)
+        names = {**{n: k for k, n in enumerate(self.op.operands)}, "result": len(kept) - 1,
+                 "self": 0, "other": min(1, len(kept) - 1)}
+        return kept[names[name]]
+
+
+class FixedBack(Back):
+    """The same where operands were broadcast: their gradients are summed to their shapes."""
+
+    __slots__ = ("fix", "shared")
+
+    def __init__(self, shared: Back, fix):
+        super().__init__(shared.op, shared.operating, shared.dtypes, shared.attributes, shared.out)
+        self.shared, self.fix = shared, fix
+
+    def __getattr__(self, name):
+        if name in ("_entries", "keep"):
+            value = getattr(self.shared, name)
+            setattr(self, name, value)
+            return value
+        raise AttributeError(name)
+
+    def pull(self, node, g):
+        return [part if part is None or shape is None else self.op.engine.sum_to(part, shape)
+                for part, shape in zip(super().pull(node, g), self.fix, strict=True)]
+
+
+def reattached(out: Tensor, node) -> Tensor:
+    """A kept result as part of the graph again, for derivatives of derivatives."""
+    from .modes import modes
+
+    if not modes.grad:
+        return out
+    again = make(out.sig, out.mem, out.ptr)
+    again.node = node
+    return again
+
+
+_BACKS: dict[tuple, Back] = {}
+
+
+def way_back(op, operands, attributes, operating, out: Signature) -> Back | None:
+    """The Back of an op on these operands, or None where no gradient flows."""
+    if out.dtype.kind not in "fc" or not any(
+            isinstance(o, Signature) and o.dtype.kind in "fc" for o in operands):
+        return None
+    dtypes = dtype_keys(op, operands)
+    key = (op, operating, dtypes, attributes, out.dtype)
+    back = _BACKS.get(key)
+    if back is None:
+        back = _BACKS[key] = Back(op, operating, dtypes, attributes, out.dtype)
+    if all(not isinstance(o, Signature) or o.shape == out.shape for o in operands):
+        return back
+    fix = tuple(o.shape if isinstance(o, Signature) and o.shape != out.shape else None
+                for o in operands)
+    return FixedBack(back, fix)
+
+
+def backward_name(op) -> str:
+    given = getattr(op, "backward_name", None)
+    if given:
+        return given
+    return "".join(part[:1].upper() + part[1:] for part in op.name.split("_")) + "Backward0"

@@ -1,0 +1,330 @@
+"""What a Tensor is besides its ops: properties, conversions, Python's own protocols."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core import printing
+from ..core import shape as sh
+from ..core.device import META
+from . import backward as bw
+from . import convert, inplace
+from .eager import engine
+from .modes import modes
+from .node import Edge, Handle
+from .tensor import LEAF, Tensor, base_of, offset_of
+
+
+class Printing:
+    """Options of printing, as set_printoptions leaves them."""
+
+    options = printing.PROFILES["default"]
+
+
+# -- properties -------------------------------------------------------------------------------------
+
+
+def _grad(x: Tensor):
+    try:
+        return x._grad
+    except AttributeError:
+        return None
+
+
+def _set_grad(x: Tensor, value) -> None:
+    if value is not None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type "
+                            f"{type(value).__name__}")
+        if value is x:
+            raise RuntimeError("can't assign Variable as its own grad")
+        if tuple(value.sig.shape) != tuple(x.sig.shape):
+            raise RuntimeError(f"assigned grad has data of a different size: {tuple(value.sig.shape)} "
+                               f"for a tensor of {tuple(x.sig.shape)}")
+        if value.sig.dtype is not x.sig.dtype:
+            raise RuntimeError(f"attempting to assign a gradient with dtype '{value.sig.dtype}' to a "
+                               f"tensor with grad_dtype '{x.sig.dtype}'.")
+    x._grad = value
+
+
+def _node_of(x: Tensor):
+    node = x.node
+    if node is None or node is LEAF:
+        return None
+    return node.node if type(node) is Edge else node
+
+
+def _data(x: Tensor) -> Tensor:
+    out = inplace.detached(x)
+    return out
+
+
+def _set_data(x: Tensor, value: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+    x.sig, x.mem, x.ptr = value.sig, value.mem, value.ptr
+
+
+PROPERTIES = {
+    "shape":         (lambda x: x.sig.shape, None),
+    "dtype":         (lambda x: x.sig.dtype, None),
+    "device":        (lambda x: x.sig.device, None),
+    "ndim":          (lambda x: x.sig.rank, None),
+    "itemsize":      (lambda x: x.sig.dtype.itemsize, None),
+    "nbytes":        (lambda x: x.sig.nbytes, None),
+    "requires_grad": (lambda x: x.node is not None, lambda x, v: inplace.set_requires_grad(x, v)),
+    "grad":          (_grad, _set_grad),
+    "grad_fn":       (_node_of, None),
+    "is_leaf":       (lambda x: x.node is None or x.node is LEAF, None),
+    "data":          (_data, _set_data),
+    "_base":         (base_of, None),
+    "_version":      (lambda x: x.mem.version, None),
+    "retains_grad":  (lambda x: x.__dict__.get("_retains", False), None),
+    "output_nr":     (lambda x: x.node.number if type(x.node) is Edge else 0, None),
+    "is_cpu":        (lambda x: x.sig.device.type == "cpu", None),
+    "is_cuda":       (lambda x: False, None),
+    "is_meta":       (lambda x: x.sig.device is META, None),
+    "is_sparse":     (lambda x: False, None),
+    "is_quantized":  (lambda x: False, None),
+    "is_mps":        (lambda x: False, None),
+    "is_nested":     (lambda x: False, None),
+    "names":         (lambda x: (None,) * x.sig.rank, None),
+    "name":          (lambda x: None, None),
+}
+
+
+# -- methods ----------------------------------------------------------------------------------------
+
+
+def size(x: Tensor, dim=None):
+    """The shape, or the size of one dimension."""
+    return x.sig.shape if dim is None else x.sig.shape[_dim(x, dim)]
+
+
+def stride(x: Tensor, dim=None):
+    """Steps between neighbours, in elements."""
+    return x.sig.strides if dim is None else x.sig.strides[_dim(x, dim)]
+
+
+def _dim(x: Tensor, dim: int) -> int:
+    if not x.sig.rank:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    return sh.wrap_dim(dim, x.sig.rank)
+
+
+def backward(x: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Accumulate the gradient of this tensor into the leaves it was computed from."""
+    bw.backward(x, None if gradient is None else [gradient], retain_graph, create_graph, inputs)
+
+
+def detach_(x: Tensor) -> Tensor:
+    x.node = None
+    return x
+
+
+def requires_grad_(x: Tensor, requires_grad: bool = True) -> Tensor:
+    inplace.set_requires_grad(x, requires_grad)
+    return x
+
+
+def retain_grad(x: Tensor) -> None:
+    """Keep the gradient of a tensor that is not a leaf."""
+    if x.node is None:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if x.node is LEAF or x.__dict__.get("_retains"):
+        return
+    x.__dict__["_retains"] = True
+    number = x.node.number if type(x.node) is Edge else 0
+    _node_of(x).more("retain")[number] = weakref.ref(x)
+
+
+def register_hook(x: Tensor, hook):
+    """Call hook(grad) when this tensor's gradient is known; what it returns replaces it."""
+    if x.node is None:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if x.node is LEAF:
+        return Handle(x.__dict__.setdefault("_hooks", {}), hook)
+    number = x.node.number if type(x.node) is Edge else 0
+    return Handle(_node_of(x).more("result_hooks").setdefault(number, {}), hook)
+
+
+def register_post_accumulate_grad_hook(x: Tensor, hook):
+    """Call hook(tensor) after a leaf's gradient was accumulated."""
+    if x.node is not LEAF:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    return Handle(x.__dict__.setdefault("_accumulated", {}), hook)
+
+
+def numpy(x: Tensor, *, force: bool = False) -> np.ndarray:
+    """The elements as an array that shares memory."""
+    if force:
+        x = x.detach()
+    elif x.node is not None:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use "
+                           "tensor.detach().numpy() instead.")
+    if x.sig.dtype is dt.bfloat16:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+    if x.sig.device is META:
+        raise TypeError("can't convert meta device type tensor to numpy.")
+    return convert.raw_array(x)
+
+
+def to_array_protocol(x: Tensor, dtype=None, copy=None):
+    found = numpy(x)
+    return found if dtype is None else found.astype(dtype, copy=False)
+
+
+def length(x: Tensor) -> int:
+    if not x.sig.rank:
+        raise TypeError("len() of a 0-d tensor")
+    return x.sig.shape[0]
+
+
+def iterate(x: Tensor):
+    if not x.sig.rank:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(engine.unbind(x))
+
+
+def truth(x: Tensor) -> bool:
+    if x.sig.numel == 0:
+        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+    if x.sig.numel > 1:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(convert.item(x))
+
+
+def contains(x: Tensor, element) -> bool:
+    if isinstance(element, (Tensor, bool, int, float, complex)):
+        return bool(engine.any_equal(x, element))
+    raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                       f"{type(element)}.")
+
+
+def to_index(x: Tensor) -> int:
+    if x.sig.numel != 1 or x.sig.dtype.kind not in "biu":
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(convert.item(x))
+
+
+def show(x: Tensor, *, tensor_contents=None) -> str:
+    """The tensor as torch prints it."""
+    node = _node_of(x)
+    on_meta = x.sig.device is META
+    kind = type(x)
+    parameter = kind.__name__ == "Parameter"
+    array = None if on_meta else convert.to_array(inplace.detached(x))
+    return printing.tensor_text(
+        array, x.sig.dtype.name, options=Printing.options,
+        default_dtype_name=dt.default_float().name, shape=tuple(x.sig.shape),
+        device="meta" if on_meta else None, requires_grad=x.node is LEAF,
+        grad_fn_name=node.name() if node is not None else None, is_parameter=parameter)
+
+
+def format_one(x: Tensor, spec: str) -> str:
+    if x.sig.rank == 0 and x.sig.device is not META:
+        return format(convert.item(x), spec) if spec else str(convert.item(x))
+    return object.__format__(x, spec) if spec else show(x)
+
+
+def element_number(kind):
+    def convert_to(x: Tensor):
+        value = convert.item(x)
+        return kind(value)
+    return convert_to
+
+
+def deepcopy(x: Tensor, memo):
+    if x.node is not None and x.node is not LEAF:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
+                           "deepcopy protocol at the moment. If you were attempting to deepcopy a "
+                           "module, this may be because of a torch.nn.utils.weight_norm usage.")
+    if id(x) in memo:
+        return memo[id(x)]
+    copied = engine.without_grad(engine.clone, inplace.detached(x))
+    copied = copied.as_subclass(type(x)) if type(x) is not Tensor else copied
+    copied.node = x.node
+    memo[id(x)] = copied
+    for name, value in x.__dict__.items():
+        if not name.startswith("_"):
+            setattr(copied, name, value)
+    if _grad(x) is not None:
+        copied._grad = deepcopy(_grad(x), memo)
+    return copied
+
+
+def rebuild(kind, array, dtype, requires_grad):
+    """What a pickled tensor is made from again."""
+    data = convert.from_data(array)
+    if dtype is dt.bfloat16:
+        data = engine.view_dtype(data, dt.bfloat16)
+    out = data if kind is Tensor else kind._make_subclass(kind, data, requires_grad)
+    out.node = LEAF if requires_grad else None
+    return out
+
+
+def reduce_ex(x: Tensor, protocol):
+    if x.node is not None and x.node is not LEAF:
+        raise RuntimeError("cannot pickle a tensor that is part of a graph; detach() it first")
+    raw = engine.view_dtype(inplace.detached(x), dt.int16) if x.sig.dtype is dt.bfloat16 else x
+    array = np.array(convert.raw_array(raw))
+    return rebuild, (type(x), array, x.sig.dtype, x.node is LEAF)
+
+
+def as_subclass(x: Tensor, cls):
+    """The same tensor as an instance of a subclass."""
+    out = object.__new__(cls)
+    out.sig, out.mem, out.ptr, out.node = x.sig, x.mem, x.ptr, x.node
+    return out
+
+
+def make_subclass(cls, data: Tensor, requires_grad: bool = False):
+    out = object.__new__(cls)
+    out.sig, out.mem, out.ptr = data.sig, data.mem, data.ptr
+    out.node = LEAF if requires_grad else None
+    if requires_grad and data.sig.dtype.kind not in "fc":
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    return out
+
+
+METHODS = {
+    "size": size, "stride": stride, "dim": lambda x: x.sig.rank, "ndimension": lambda x: x.sig.rank,
+    "numel": lambda x: x.sig.numel, "nelement": lambda x: x.sig.numel,
+    "element_size": lambda x: x.sig.dtype.itemsize, "data_ptr": lambda x: x.ptr,
+    "storage_offset": offset_of,
+    "backward": backward, "detach_": detach_, "requires_grad_": requires_grad_,
+    "retain_grad": retain_grad, "register_hook": register_hook,
+    "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+    "item": convert.item, "tolist": convert.tolist, "numpy": numpy, "copy_": inplace.copy_,
+    "as_subclass": as_subclass, "_make_subclass": staticmethod(make_subclass),
+    "is_floating_point": lambda x: x.sig.dtype.kind == "f",
+    "is_complex": lambda x: x.sig.dtype.kind == "c",
+    "is_signed": lambda x: x.sig.dtype.is_signed,
+    "is_inference": lambda x: bool(x.__dict__.get("_inference")),
+    "is_conj": lambda x: False, "is_neg": lambda x: False,
+    "resolve_conj": lambda x: x, "resolve_neg": lambda x: x,
+    "is_pinned": lambda x, device=None: False, "pin_memory": lambda x, device=None: x,
+    "is_shared": lambda x: False, "share_memory_": lambda x: x,
+    "get_device": lambda x: -1, "has_names": lambda x: False,
+    "__len__": length, "__iter__": iterate, "__bool__": truth, "__contains__": contains,
+    "__index__": to_index, "__int__": element_number(int), "__float__": element_number(float),
+    "__complex__": element_number(complex), "__array__": to_array_protocol,
+    "__repr__": show, "__str__": show, "__format__": format_one, "__hash__": lambda x: id(x),
+    "__deepcopy__": deepcopy, "__reduce_ex__": reduce_ex,
+}
+
+
+def install() -> None:
+    for name, (read, write) in PROPERTIES.items():
+        setattr(Tensor, name, property(read, write))
+    for name, method in METHODS.items():
+        if callable(method) and getattr(method, "__name__", "") == "<lambda>":
+            method.__name__ = name
+        setattr(Tensor, name, method)
+
+
+def grad_mode() -> bool:
+    return modes.grad

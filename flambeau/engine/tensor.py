@@ -1,0 +1,161 @@
+"""The signature, interned, and the tensor: a signature over a storage, with a place in the graph."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..core import dtype as dt
+from ..core import shape as sh
+from ..core.device import CPU, META, device
+from .storage import allocate, nowhere, pool_of
+
+#: signatures are interned, and forgotten all at once when there are more than this
+MAX_SIGNATURES = 50_000
+
+
+class Size(tuple):
+    """The shape of a tensor.
+
+    >>> Size([2, 3]).numel()
+    6
+    """
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        return prod(self)
+
+    def __repr__(self) -> str:
+        return f"torch.Size({list(self)})"
+
+    __str__ = __repr__
+
+    def __getitem__(self, key):
+        found = tuple.__getitem__(self, key)
+        return Size(found) if isinstance(key, slice) else found
+
+    def __add__(self, other):
+        return Size(tuple(self) + tuple(other))
+
+    def __radd__(self, other):
+        return Size(tuple(other) + tuple(self))
+
+    def __mul__(self, count):
+        return Size(tuple(self) * count)
+
+    __rmul__ = __mul__
+
+    def __reduce__(self):
+        return (Size, (tuple(self),))
+
+
+class Signature:
+    """Everything about a tensor that can change what code runs."""
+
+    __slots__ = ("contiguous", "device", "dtype", "nbytes", "numel", "pop", "rank", "shape",
+                 "strides", "tag")
+
+    dtype: dt.dtype
+    device: device
+    shape: Size
+    strides: tuple[int, ...]
+    numel: int
+    rank: int
+    contiguous: bool
+    tag: object  # None, or whose business this tensor is: a trace, a subclass
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}{'' if self.contiguous else list(self.strides)}"
+
+    def dim(self) -> int:
+        return self.rank
+
+    @property
+    def ndim(self) -> int:
+        return self.rank
+
+    def size(self, dim=None):
+        return self.shape if dim is None else self.shape[sh.wrap_dim(dim, self.rank)]
+
+
+_interned: dict[tuple, Signature] = {}
+forget_plans: list = []  # called when signatures are forgotten
+
+
+def signature(dtype: dt.dtype, shape, strides=None, where: device = CPU, tag=None) -> Signature:
+    """The one signature of these properties; strides are row-major unless given."""
+    key = (dtype, tuple(shape), strides, where, tag)
+    found = _interned.get(key)
+    if found is not None:
+        return found
+    actual = sh.contiguous_strides(key[1]) if strides is None else strides
+    if strides is not None:
+        # A contiguous tensor has one signature however its strides came about.
+        if actual == sh.contiguous_strides(key[1]):
+            found = signature(dtype, shape, None, where, tag)
+            _interned[key] = found
+            return found
+    made = Signature()
+    made.dtype, made.device, made.tag = dtype, where, tag
+    made.shape, made.strides = Size(key[1]), actual
+    made.rank, made.numel = len(key[1]), prod(key[1])
+    made.nbytes = made.numel * dtype.itemsize
+    made.contiguous = sh.is_contiguous(key[1], actual)
+    made.pop = pool_of(made.nbytes).pop if where is CPU else nowhere
+    if len(_interned) > MAX_SIGNATURES:
+        _interned.clear()
+        for forget in forget_plans:
+            forget()
+    _interned[key] = made
+    return made
+
+
+class Tensor:
+    """A signature over a storage. Methods are assembled from the registry."""
+
+    __slots__ = ("__dict__", "__weakref__", "_grad", "base", "mem", "node", "ptr", "sig")
+
+    sig: Signature
+    ptr: int          # address of the first element
+    mem: object       # the storage, which keeps the bytes alive
+    node: object      # None, LEAF, or the step of the graph that made this tensor
+    base: Tensor      # of a view: the tensor whose storage it shares; else not set
+
+    __module__ = "torch"
+
+
+class _Leaf:
+    """Marks a tensor that wants its gradient kept."""
+
+    def __repr__(self) -> str:
+        return "LEAF"
+
+
+LEAF = _Leaf()
+new = object.__new__
+
+
+def make(sig: Signature, mem, ptr: int | None = None) -> Tensor:
+    """A tensor over a storage, from its start unless told where."""
+    t = new(Tensor)
+    t.sig, t.mem, t.node = sig, mem, None
+    t.ptr = mem.address if ptr is None else ptr
+    return t
+
+
+def empty(sig: Signature) -> Tensor:
+    """A tensor over fresh memory; sig is dense."""
+    return make(sig, allocate(sig.nbytes) if sig.device is not META else nowhere())
+
+
+def base_of(x: Tensor) -> Tensor | None:
+    """The tensor whose storage a view shares, or None."""
+    try:
+        return x.base
+    except AttributeError:
+        return None
+
+
+def offset_of(x: Tensor) -> int:
+    """Elements between the start of the storage and the first element."""
+    return (x.ptr - x.mem.address) // x.sig.dtype.itemsize  # type: ignore[attr-defined]

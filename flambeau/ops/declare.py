@@ -1,0 +1,256 @@
+"""The six kinds of op, and the registry.
+
+An op is declared once, by a decorated function; fronts, methods, in-place forms, gradients,
+docs and tests are derived from the declaration. Called on exprs a pointwise op becomes a node of
+an expression; called on anything else an op runs on the engine that is plugged in below.
+
+Parameters that are tensors are annotated: `T` for one, `Ts` for a list of them. A pointwise op's
+positional parameters are its operands, tensors or numbers; those after `*` are attributes. Numbers
+are given to the kernel when it runs, except attributes and values named in `bake`. Operands are
+joined to one dtype; `promote=(1, 2)` leaves the others, such as a condition, as they are.
+
+A gradient names what it wants among `g` (the gradient of the result), the op's own parameters,
+`out`, and `<name>_meta` for a parameter of which only shape and dtype matter: just what it names
+is kept for backward. It returns one value per tensor parameter, in order; a value may be a
+function without arguments, called only if that gradient is wanted, or None.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from ..core import dtype as dt
+from ..core import expr as ex
+from ..core.dtype import BOOL, FLOAT, INDEX, REAL, SAME, SUM
+from ..core.expr import Expr
+
+__all__ = ["BOOL", "FLOAT", "INDEX", "REAL", "SAME", "SUM", "Composite", "Indexed", "Library",
+           "Engine", "Op", "Pointwise", "Reduction", "View", "composite", "engine", "indexed", "library", "pointwise",
+           "reduction", "registry", "view"]
+
+#: every op by name; a name with dots says where it lives (`nn.functional.gelu`)
+registry: dict[str, Op] = {}
+
+
+
+class Engine:
+    """What bodies and formulas ask of the engine that runs them; it plugs itself in here.
+
+    full(shape, value, dtype, device), zeros_of(signature), zeros_like(x), cast(x, dtype), clone(x),
+    contiguous(x), reshape(x, shape), sum_to(x, shape), to_array(x), tensor(data, dtype) ...
+    """
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"the engine has no {name}; import flambeau before running ops")
+
+
+engine = Engine()
+
+T = "T"    # annotation of a parameter that is a tensor
+Ts = "Ts"  # of one that is a sequence of tensors
+
+
+class Op:
+    """What can be computed, declared once."""
+
+    kind = ""
+
+    def __init__(self, function: Callable, name: str | None = None, *, rule: str = SAME,
+                 samples=(), method: bool | str = True, inplace: bool = False,
+                 function_form: bool = True, where: str = "", backward: str | None = None):
+        self.name = name or function.__name__
+        self.body, self.rule, self.samples = function, rule, samples
+        self.doc = inspect.cleandoc(function.__doc__ or "")
+        self.method = self.name if method is True else method
+        self.inplace, self.function_form, self.where = inplace, function_form, where
+        self.backward_name = backward
+        self.formula: Callable | None = None
+        self.run: Callable = _unplugged
+        self._read_parameters(function)
+        key = f"{where}.{self.name}" if where else self.name
+        if key in registry:
+            raise ValueError(f"op {key} is declared twice")
+        registry[key] = self
+
+    def _read_parameters(self, function: Callable) -> None:
+        """Names, defaults and which parameters are tensors."""
+        found = inspect.signature(function).parameters.values()
+        self.parameters = [p for p in found if p.kind is not p.VAR_KEYWORD]
+        self.names = [p.name for p in self.parameters]
+        self.defaults = {p.name: p.default for p in self.parameters if p.default is not p.empty}
+        self.tensor_names = [p.name for p in self.parameters if str(p.annotation) in
+                             ("T", "Ts", "T | None")]
+
+    def gradient(self, formula: Callable) -> Op:
+        """Decorator: how the op goes back."""
+        self.formula = formula
+        self.wanted = list(inspect.signature(formula).parameters)
+        return self
+
+    def __call__(self, *args, **kwargs):
+        return self.run(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} op {self.name}>"
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind} {self.name}({', '.join(map(str, self.parameters))})"]
+        lines += [f"    {line}" for line in self.doc.splitlines()]
+        return "\n".join(lines)
+
+
+def _unplugged(*args, **kwargs):
+    raise RuntimeError("ops run on an engine; import flambeau")
+
+
+class Pointwise(Op):
+    """Each element of the result from the elements at the same place of the operands."""
+
+    kind = "pointwise"
+
+    written_dtype = None  # of a derived op: the dtype its result always has
+
+    def __init__(self, function, name=None, *, promote=True, bake=(), **options):
+        super().__init__(function, name, **{"inplace": True, **options})
+        positional = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+        self.operands = [p.name for p in self.parameters if p.kind in positional]
+        self.attributes = [p.name for p in self.parameters if p.kind not in positional]
+        self.promoted = tuple(range(len(self.operands))) if promote is True else tuple(promote)
+        self.baked = frozenset(b for b in bake if isinstance(b, str))
+        self.baked_values = frozenset(b for b in bake if not isinstance(b, str))
+
+    def bakes(self, value) -> bool:
+        """Whether a number given as an operand becomes part of the kernel."""
+        return value in self.baked_values
+
+    def __call__(self, *args, **kwargs):
+        if any(isinstance(a, Expr) for a in args):
+            return self.node(*args, **kwargs)
+        return self.run(*args, **kwargs)
+
+    def node(self, *args, **attributes) -> Expr:
+        """The op as one node of an expression."""
+        attributes = {**{k: v for k, v in self.defaults.items() if k in self.attributes},
+                      **attributes}
+        joined = ex.lift(*(args[i] for i in self.promoted))
+        wanted = dt.operating(self.rule, joined[0].dtype)
+        values = list(args)
+        for i, value in zip(self.promoted, joined, strict=True):
+            values[i] = ex.cast(value, wanted)
+        joined = tuple(values)
+        return ex.make(self, joined, tuple(sorted(attributes.items())),
+                       self.element(list(joined), attributes).dtype)
+
+    def element(self, args: list[Expr], attributes: dict) -> Expr:
+        """The body, on one element."""
+        return self.body(*args, **attributes)
+
+    def partials(self, node: Expr, moves) -> list[Expr | None]:
+        """What each moving argument adds to the movement of this node."""
+        attributes = dict(node.attr or ())
+        return [None if move is None else self.pull(i, move, node.args, node, attributes, False)
+                for i, move in enumerate(moves)]
+
+    def pull(self, i: int, g: Expr, args, out: Expr, attributes: dict, conjugate: bool = True):
+        """The gradient with respect to operand i, as an expr, or None if there is none."""
+        if self.formula is not None:
+            values = dict(zip(self.operands, args, strict=True)) | attributes
+            values |= {"g": g, "out": out}
+            parts = self.formula(*(values[name] for name in self.wanted))
+            part = parts[i] if isinstance(parts, tuple) else parts
+            return part() if inspect.isfunction(part) else part
+        leaves = [ex.make("state", (), 1000 + k, a.dtype) for k, a in enumerate(args)]
+        body = self.element(leaves, attributes)
+        one = ex.const(1, leaves[i].dtype)
+        slope = ex.tangent(body, {leaves[i]: one})
+        if slope is None:
+            return None
+        slope = ex.substitute(slope, dict(zip(leaves, args, strict=True)))
+        if conjugate and slope.dtype.kind == "c":
+            slope = ex.conj(slope)
+        return g * slope
+
+
+class Reduction(Op):
+    """Elements along some dimensions folded into one.
+
+    The body is one step of the fold: (state, element), or with `indexed` (state, element,
+    position along the reduced dimension), and returns the new state. `start` is a number, a tuple
+    of them, or a function of the dtype; `merge` joins two partial states (by default the step
+    itself); `finish(state)` or `finish(state, count)` makes the result. `results` names several
+    results with their dtype rules; `empty=False` refuses to reduce nothing.
+    """
+
+    kind = "reduction"
+
+    def __init__(self, function, name=None, *, start, merge=None, finish=None, empty=True,
+                 indexed=False, results=None, **options):
+        super().__init__(function, name, **options)
+        self.start, self.merge, self.finish = start, merge, finish
+        self.empty, self.indexed, self.results = empty, indexed, results
+
+    def _read_parameters(self, function) -> None:
+        self.parameters = list(inspect.signature(_reduction_signature).parameters.values())
+        self.names = [p.name for p in self.parameters]
+        self.defaults = {p.name: p.default for p in self.parameters if p.default is not p.empty}
+        self.tensor_names = ["x"]
+
+
+def _reduction_signature(x: T, dim=None, keepdim=False, *, dtype=None): ...
+
+
+class View(Op):
+    """Another shape and strides over the same storage; no data moves.
+
+    The body takes the input's signature (shape, strides, offset, dtype) and the op's own
+    arguments, and returns shape and strides, and an offset in elements if it moved.
+    """
+
+    kind = "view"
+
+    def _read_parameters(self, function) -> None:
+        super()._read_parameters(function)
+        self.tensor_names = self.names[:1]
+
+
+class Indexed(Op):
+    """out[i...] = x[f(i...)], or its transpose, a scatter."""
+
+    kind = "indexed"
+
+
+class Library(Op):
+    """What a device answers by name; the body is the shape rule.
+
+    The body takes the op's own parameters, tensors as their signatures, checks them, and returns
+    the shape of the result, or (shape, dtype), or a list of those for several results; None when
+    the shape depends on the values.
+    """
+
+    kind = "library"
+
+
+class Composite(Op):
+    """Other ops put together. The body is run on values: tensors, or traced tensors."""
+
+    kind = "composite"
+
+
+def _decorator(cls, **fixed):
+    """@kind, @kind(rule), @kind(rule, samples) and keyword options."""
+    def declare(*args, **options):
+        if len(args) == 1 and inspect.isfunction(args[0]):
+            return cls(args[0], **fixed)
+        names = ("rule", "samples")
+        chosen = dict(zip(names, args, strict=False))
+        return lambda function: cls(function, **{**fixed, **chosen, **options})
+    return declare
+
+
+pointwise = _decorator(Pointwise)
+reduction = _decorator(Reduction)
+view = _decorator(View)
+indexed = _decorator(Indexed)
+library = _decorator(Library)
+composite = _decorator(Composite)

@@ -1,0 +1,64 @@
+"""Averaged stochastic gradient descent."""
+
+import flambeau
+
+from .adam import decayed
+from .rule import RuleOptimizer, check, check_rate, number, step_count
+
+
+class ASGD(RuleOptimizer):
+    """Gradient descent at a falling rate eta, and in `ax` the average of where it has been."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lambd=1e-4,
+        alpha=0.75,
+        t0=1e6,
+        weight_decay=0,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
+        check_rate(lr)
+        check(weight_decay >= 0.0, "Invalid weight_decay value: {}", weight_decay)
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def remembered(self, group, p):
+        return ("ax",)
+
+    def begin(self, p, group):
+        rate = number(group["lr"], group)
+        return {
+            "step": step_count(),
+            "eta": rate.detach().clone() if isinstance(rate, flambeau.Tensor) else step_count(rate),
+            "mu": step_count(1.0),
+            "ax": flambeau.zeros_like(p),
+        }
+
+    def numbers(self, state, group):
+        lr, lambd = number(group["lr"], group), group["lambd"]
+        t = state["step"].item()
+        eta, mu = state["eta"].item(), state["mu"].item()
+        state["eta"].fill_(lr / (1 + lambd * lr * t) ** group["alpha"])
+        state["mu"].fill_(1 / max(1, t - group["t0"]))
+        return {"eta": eta, "mu": mu, "lambd": lambd, "decay": group["weight_decay"]}
+
+    @staticmethod
+    def rule(p, g, average, *, eta, mu, lambd, decay):
+        p, g = decayed(p, g, eta, decay, decoupled=False)
+        p = p * (1 - lambd * eta) - eta * g
+        return p, p if mu == 1 else average + mu * (p - average)

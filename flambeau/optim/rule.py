@@ -1,0 +1,196 @@
+"""The loop shared by optimizers whose update of a parameter is a formula.
+
+An optimizer states a pure `rule`: from a parameter, its gradient and what is remembered of it
+to their new values. The rule holds no loop and no in-place operation, so the same text runs on
+whole tensors, at the coordinates of a sparse gradient, recorded for differentiation, or can be
+compiled into one native kernel over all parameters of a group: `update_group` is the place.
+"""
+
+import flambeau
+from flambeau import Tensor
+
+from .optimizer import Optimizer
+
+# What groups saved before an option existed mean by leaving it out.
+ABSENT = {
+    "maximize": False,
+    "foreach": None,
+    "fused": None,
+    "capturable": False,
+    "differentiable": False,
+    "amsgrad": False,
+    "nesterov": False,
+    "centered": False,
+    "momentum": 0,
+    "decoupled_weight_decay": False,
+}
+
+
+class RuleOptimizer(Optimizer):
+    """An optimizer given by four declarations.
+
+    remembered(group, p)    names of the state tensors the rule reads and writes
+    begin(p, group)         the state before the first step
+    numbers(state, group)   the scalars of this step, worked out once per tensor
+    rule(p, g, *state, ...) the new p and state, from these and the numbers as keywords
+    """
+
+    pointwise = True  # whether the rule treats every element on its own
+    sparse = False  # whether it leaves alone what has no gradient
+    no_sparse_hint = ""
+
+    def remembered(self, group, p):
+        raise TypeError(f"{type(self).__name__} does not name what it remembers")
+
+    def begin(self, p, group):
+        return {
+            "step": step_count(),
+            **{n: flambeau.zeros_like(p) for n in self.remembered(group, p)},
+        }
+
+    def numbers(self, state, group):
+        raise TypeError(f"{type(self).__name__} does not give the numbers of a step")
+
+    @staticmethod
+    def rule(p, g, *state, **numbers):
+        raise TypeError("the optimizer does not state its rule")
+
+    # -- the loop -----------------------------------------------------------------------------
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name in ABSENT.keys() & self.defaults.keys():
+                group.setdefault(name, ABSENT[name])
+            for p in group["params"]:
+                remembered = self.state.get(p)
+                if remembered and isinstance(remembered.get("step"), float):
+                    remembered["step"] = step_count(remembered["step"])
+
+    def step(self, closure=None):
+        """Update the parameters once; a closure evaluates the loss anew and returns it."""
+        loss = evaluate(closure)
+        with flambeau.set_grad_enabled(self.defaults.get("differentiable", False)):
+            for group in self.param_groups:
+                check_flags(group)
+                self.update_group(group, [p for p in group["params"] if p.grad is not None])
+        return loss
+
+    def update_group(self, group, params):
+        """Apply the rule to all these parameters."""
+        for p in params:
+            self.update(p, p.grad, group)
+
+    def update(self, p, g, group):
+        if g.is_sparse and not self.accepts_sparse(group):
+            raise RuntimeError(
+                f"{type(self).__name__} does not support sparse gradients{self.no_sparse_hint}"
+            )
+        names = self.remembered(group, p)
+        state = self.state_of(p, group) if names is not None else {}
+        if "step" in state:
+            state["step"] += 1
+        numbers = self.numbers(state, group)
+        tensors = [p, *(state[name] for name in names or ())]
+        sign = -1 if group.get("maximize") else 1
+        if g.is_sparse:
+            return self.update_at(g, tensors, sign, numbers)
+        if p.is_complex():
+            g = flambeau.view_as_real(g)
+            tensors = [flambeau.view_as_real(t) if t.is_complex() else t for t in tensors]
+        self.write(tensors, g if sign > 0 else -g, numbers, group.get("differentiable"))
+        return None
+
+    def state_of(self, p, group):
+        state = self.state[p]
+        if not state:
+            with flambeau.no_grad():
+                state.update(self.begin(p, group))
+        return state
+
+    def write(self, tensors, g, numbers, recorded):
+        # What the graph of a recorded step has kept must not be the tensors written to.
+        read = [t.clone() for t in tensors] if recorded else tensors
+        for tensor, value in zip(tensors, self.rule(read[0], g, *read[1:], **numbers), strict=True):
+            if value is not tensor:
+                tensor.copy_(value)
+
+    # -- sparse gradients ---------------------------------------------------------------------
+
+    def accepts_sparse(self, group):
+        return self.sparse
+
+    def update_at(self, g, tensors, sign, numbers):
+        """Apply the rule where a sparse gradient has values, and nowhere else."""
+        g = g.coalesce()
+        if g.values().numel() == 0:
+            return
+        at = tuple(g.indices()) or ...
+        values = sign * g.values().reshape(tensors[0][at].shape)
+        old = [t[at] for t in tensors]
+        for tensor, value in zip(tensors, self.rule(old[0], values, *old[1:], **numbers)):
+            tensor[at] = value
+
+
+# -- what optimizers have in common -----------------------------------------------------------
+
+
+def evaluate(closure):
+    """The closure's loss, with gradients recorded; None without a closure."""
+    if closure is None:
+        return None
+    with flambeau.enable_grad():
+        return closure()
+
+
+def step_count(value=0.0):
+    """A count as a tensor, precise enough for any number of steps."""
+    wide = flambeau.get_default_dtype() == flambeau.float64
+    return flambeau.tensor(value, dtype=flambeau.float64 if wide else flambeau.float32)
+
+
+def number(value, group):
+    """An option as a plain number, or as a 0-d tensor where its gradient may be wanted."""
+    if not isinstance(value, Tensor):
+        return value
+    return value.squeeze() if group.get("differentiable") else value.item()
+
+
+def check_flags(group):
+    if group.get("capturable"):
+        raise AssertionError(
+            "If capturable=True, params and state_steps must be on a device that captures graphs "
+            "(cuda, xpu, hpu, xla); set capturable=False on cpu."
+        )
+    if group.get("foreach") and group.get("differentiable"):
+        raise AssertionError("_foreach ops don't support autograd")
+
+
+def check_rate(lr, message="Invalid learning rate: {}"):
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    check(lr >= 0.0, message, lr)
+
+
+def check(valid, message, *values):
+    if not valid:
+        raise ValueError(message.format(*values))
+
+
+def check_betas(betas):
+    for i, beta in enumerate(betas):
+        check(0.0 <= beta < 1.0, "Invalid beta parameter at index {}: {}", i, beta)
+
+
+def check_fused(optimizer, fused, foreach, differentiable):
+    """The implementation flag excludes others; what it selects is the same rule."""
+    if not fused:
+        return
+    if differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    for group in optimizer.param_groups:
+        if not all(p.is_floating_point() for p in group["params"]):
+            raise RuntimeError("`fused=True` requires all the params to be floating point Tensors")
+    if foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    optimizer._step_supports_amp_scaling = True

@@ -1,0 +1,5 @@
+"""Helpers around training; `data` loads data sets."""
+
+from . import data
+
+__all__ = ["data"]

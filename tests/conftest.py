@@ -1,0 +1,14 @@
+"""What all tests share: where the repository is, and parity only where torch can be imported."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+collect_ignore = [] if find_spec("torch") else ["parity"]
+
+
+@pytest.fixture(scope="session")
+def root():
+    """The repository's folder."""
+    return Path(__file__).resolve().parents[1]
