@@ -7,20 +7,48 @@
 tensor([2., 2., 2.])
 """
 
-from __future__ import annotations
-
-import importlib
-
-from . import assemble
+from . import assemble as _assemble
+from . import lazy as _lazy
+from .core import dtype as _dtype
+from .core import formats as _formats
 from .core.device import device
-from .core.dtype import ALIASES as _DTYPE_ALIASES
-from .core.dtype import ALL as _DTYPES
 from .core.dtype import dtype, finfo, iinfo
+from .core.formats import layout, memory_format
+from .engine import create as _create
+from .engine.create import (
+    as_tensor,
+    asarray,
+    empty,
+    empty_like,
+    empty_permuted,
+    empty_strided,
+    eye,
+    from_numpy,
+    frombuffer,
+    full,
+    full_like,
+    ones,
+    ones_like,
+    scalar_tensor,
+    tensor,
+    zeros,
+    zeros_like,
+)
+from .engine.sequence import arange, linspace, logspace, range
 from .engine.tensor import Size, Tensor
 
 __version__ = "0.1.0"
 
-assemble.install()
-globals().update({d.name: d for d in _DTYPES})
-globals().update(_DTYPE_ALIASES)
-globals().update({k: v for k, v in assemble.functions.items() if "." not in k})
+_assemble.install()
+
+_names = globals()
+_names.update({name: f for name, f in _assemble.functions.items()
+               if "." not in name and name not in _names})
+_names.update(_create.legacy_types)
+_names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMATS,
+                                            *_formats.LAYOUTS)})
+_names.update(_dtype.ALIASES)
+
+__getattr__, __dir__ = _lazy.subpackages(__name__, (
+    "autograd", "datasets", "distributions", "linalg", "nn", "optim", "random", "utils",
+))

@@ -9,7 +9,7 @@ from . import ops as declarations
 from .core import dtype as dt
 from .core import shape as sh
 from .core.device import resolve
-from .engine import convert, inplace, protocol
+from .engine import convert, create, inplace, protocol, results
 from .engine.dispatch import plug
 from .engine.eager import engine
 from .engine.modes import modes
@@ -61,7 +61,7 @@ INPLACE_OPERATORS = {
 
 def function_of(op: Op):
     """The public function of an op: its front, and `out=` where the front does not take it."""
-    if isinstance(op, (Pointwise, View)):
+    if isinstance(op, (Pointwise, View)) or getattr(op, "takes_out", False):
         return op.run
     run, name = op.run, op.name
 
@@ -73,6 +73,11 @@ def function_of(op: Op):
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.doc
     return function
+
+
+def method_of(op: Op, function):
+    """The method of an op: native where there is such a form."""
+    return getattr(op, "method_form", None) or (op.run if isinstance(op, View) else function)
 
 
 def inplace_of(op: Op):
@@ -106,12 +111,12 @@ functions: dict[str, object] = {}
 
 def install() -> None:
     protocol.install()
+    create.install()
     for key, op in registry.items():
         if op.function_form:
             functions[key] = function_of(op)
         if op.method and not op.where:
-            setattr(Tensor, op.method, op.run if isinstance(op, (Pointwise, View))
-                    else functions.get(key, op.run))
+            setattr(Tensor, op.method, method_of(op, functions.get(key, op.run)))
         if op.inplace and op.method and not op.where:
             form = inplace_of(op)
             setattr(Tensor, form.__name__, form)
@@ -135,10 +140,10 @@ def install() -> None:
 
 def _operator(name: str, op: Op, swapped: bool):
     if not swapped:
-        return op.run
-    if isinstance(op, Pointwise) and not op.baked_values:
+        return getattr(op, "operator", None) or method_of(op, op.run)
+    if getattr(op, "reflected", None) is not None:
         return op.reflected
-    run = op.run
+    run = getattr(op, "operator", op.run)
 
     def reflected(self, other):
         return run(other, self)
@@ -168,19 +173,6 @@ def cast(x: Tensor, dtype: dt.dtype) -> Tensor:
     return x if x.sig.dtype is dtype else converters[dtype].run(x)
 
 
-def contiguous(x: Tensor) -> Tensor:
-    if x.sig.contiguous:
-        return x
-    return packed.run(x)
-
-
-def reshape(x: Tensor, shape) -> Tensor:
-    wanted = sh.infer_size(shape, x.sig.numel)
-    if sh.view_strides(x.sig.shape, x.sig.strides, wanted) is None:
-        x = contiguous(x)
-    return registry["view"].run(x, wanted)
-
-
 def without_grad(function, *args, **kwargs):
     before, modes.grad = modes.grad, False
     try:
@@ -206,17 +198,22 @@ identity = registry["clone"]
 
 engine.sum_to = sum_to
 engine.cast = cast
-engine.contiguous = contiguous
-engine.reshape = reshape
+engine.reshape = registry["reshape"].run
 engine.without_grad = without_grad
 engine.tensor = convert.from_data
 engine.to_array = convert.to_array
+engine.named = results.named
+engine.like_named = results.like_named
 engine.clone = identity.run
 engine.identity = identity
 engine.into_out = inplace.into_out
 engine.resize = inplace.resized
-engine.remember_view = inplace.remember_view
+engine.copy_into = inplace.copy_into
 engine.add = registry["add"].run
+engine.divide = registry["true_divide"].run
+for _name in ("narrow", "real", "select", "transpose", "unbind", "view"):
+    setattr(engine, _name, registry[_name].run)
+engine.view_dtype = engine.view
 
 
 def fill(x: Tensor, value) -> Tensor:

@@ -305,7 +305,7 @@ def test_a_wrapper_in_the_keys_is_recognised(net):
 def test_a_renamed_key_is_recognised(net):
     state = net.state_dict()
     state["fc.weights"] = state.pop("fc.weight")
-    with pytest.raises(RuntimeError, match="Perhaps renamed: 'fc.weights' -> 'fc.weight'"):
+    with pytest.raises(RuntimeError, match=r"Perhaps renamed: 'fc\.weights' -> 'fc\.weight'"):
         net.load_state_dict(state)
 
 
@@ -475,6 +475,14 @@ def test_hooks_of_every_module(net):
         net(flambeau.ones(1, 3))
     net(flambeau.ones(1, 3))
     assert seen == ["Linear", "ReLU", "Linear", "Sequential", "Net"]
+
+
+def test_removed_hooks_cost_nothing():
+    layer = nn.Identity()
+    layer.register_forward_hook(lambda *given: None).remove()
+    module_hooks.register_module_forward_hook(lambda *given: None).remove()
+    layer(1)
+    assert not layer._hooked
 
 
 # -- copying ------------------------------------------------------------------------------------

@@ -86,12 +86,13 @@ def _corr_cholesky(constraint):
     return transforms.CorrCholeskyTransform()
 
 
-@_both(constraints.lower_cholesky)
+@transform_to.register(constraints.lower_cholesky)
 def _lower_cholesky(constraint):
     return transforms.LowerCholeskyTransform()
 
 
-@_both(constraints.positive_definite, constraints.positive_semidefinite)
+@transform_to.register(constraints.positive_definite)
+@transform_to.register(constraints.positive_semidefinite)
 def _positive_definite(constraint):
     return transforms.PositiveDefiniteTransform()
 

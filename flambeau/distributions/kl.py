@@ -43,8 +43,8 @@ from .utils import EULER, sum_rightmost
 
 __all__ = ["kl_divergence", "register_kl"]
 
-_REGISTRY = {}
-_FOUND = {}
+_REGISTRY: dict = {}
+_FOUND: dict = {}
 
 
 def register_kl(type_p, type_q):
@@ -247,9 +247,9 @@ def _infinite(p, q):
     return flambeau.full_like(p.mean, math.inf)
 
 
-for _p, _qs in INFINITE.items():
-    for _q in _qs:
-        register_kl(_p, _q)(_infinite)
+for _left, _qs in INFINITE.items():
+    for _right in _qs:
+        register_kl(_left, _right)(_infinite)
 
 
 # -- discrete ---------------------------------------------------------------------------------

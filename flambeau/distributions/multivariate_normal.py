@@ -41,7 +41,7 @@ def tril_of_precision(precision):
 
 TO_TRIL = {
     "scale_tril": lambda tril: tril,
-    "covariance_matrix": flambeau.linalg.cholesky,
+    "covariance_matrix": lambda covariance: flambeau.linalg.cholesky(covariance),
     "precision_matrix": tril_of_precision,
 }
 

@@ -101,7 +101,7 @@ class _Ops:
                 engine.accumulate_into(have, g)
             return
         # Steal the gradient's memory only if nobody else can see it.
-        shared = sys.getrefcount(g.mem) > 2 or sys.getrefcount(g) > 5
+        shared = sys.getrefcount(g.mem) > 2
         if shared or g.sig is not leaf.sig:
             g = engine.copy_like(g, leaf.sig) if not create else engine.clone(g)
         leaf._grad = g

@@ -73,9 +73,6 @@ def copied(array: np.ndarray, dtype: dt.dtype | None = None) -> Tensor:
     return out
 
 
-_KINDS = {"b": dt.bool_, "i": dt.int64, "u": dt.int64}
-
-
 def shape_of(data, seen=()) -> tuple[int, ...]:
     """The shape of nested sequences, taken from the first element at each depth."""
     if isinstance(data, Tensor):
@@ -88,12 +85,16 @@ def shape_of(data, seen=()) -> tuple[int, ...]:
 def _numbers(data, shape: tuple, depth: int, out: list) -> None:
     if depth == len(shape):
         if isinstance(data, (list, tuple)):
-            raise TypeError("not a sequence of equal lengths")
+            raise TypeError(f"'{type(data).__name__}' object at dim {depth} where a number was "
+                            "expected: the sequences do not have equal depths")
         out.append(data)
         return
-    if not isinstance(data, (list, tuple, range)) or len(data) != shape[depth]:
-        length = len(data) if isinstance(data, (list, tuple, range)) else "a number"
-        raise ValueError(f"expected sequence of length {shape[depth]} at dim {depth} (got {length})")
+    if not isinstance(data, (list, tuple, range)):
+        raise TypeError(f"not a sequence: {data!r} at dim {depth}, where one of length "
+                        f"{shape[depth]} was expected")
+    if len(data) != shape[depth]:
+        raise ValueError(f"expected sequence of length {shape[depth]} at dim {depth} (got "
+                         f"{len(data)})")
     for item in data:
         _numbers(item, shape, depth + 1, out)
 
@@ -117,7 +118,7 @@ def infer_dtype(flat: list) -> dt.dtype:
 
 def _bad_element(value) -> Exception:
     if isinstance(value, str):
-        return TypeError(f"new(): invalid data type '{type(value).__name__}'")
+        return ValueError(f"too many dimensions '{type(value).__name__}'")
     return RuntimeError(f"Could not infer dtype of {type(value).__name__}")
 
 
@@ -138,42 +139,81 @@ def from_data(data, dtype: dt.dtype | None = None, where=CPU) -> Tensor:
         return copied(np.asarray(data), dtype)
     if not isinstance(data, (list, tuple, range)) and hasattr(data, "__array__"):
         return copied(np.asarray(data), dtype)
+    if isinstance(data, str):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if not isinstance(data, (bool, int, float, complex, list, tuple, range)):
-        if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not isinstance(data, str):
-            data = list(data)
-        else:
+        if isinstance(data, (dict, set)) or not hasattr(data, "__len__") or not hasattr(
+                data, "__getitem__"):
             raise _bad_element(data)
+        data = list(data)
     return _from_sequence(data, dtype, where)
 
 
 def _from_sequence(data, dtype, where) -> Tensor:
+    plain = _plain_numbers(data)
+    if plain is not None:
+        array, found = plain
+        wanted = dtype or found
+        if array.dtype.kind == "u" and wanted.kind not in "fc":
+            raise ValueError("Overflow when unpacking long long")
+        if where is META:
+            return empty(signature(wanted, array.shape, None, META))
+        return copied(_fitting(array, wanted), wanted)
     if isinstance(data, (list, tuple)) and data and isinstance(data[0], np.ndarray):
         return copied(np.array(data), dtype)
+    return _from_mixture(data, dtype, where)
+
+
+_PYTHON_NUMBERS = (bool, int, float, complex)
+
+
+def _plain_numbers(data):
+    """Python numbers as an array and the dtype they have in torch; None if there is anything else."""
+    first = data
+    while isinstance(first, (list, tuple)) and len(first):
+        first = first[0]
+    if type(first) not in _PYTHON_NUMBERS and not isinstance(first, range):
+        return None
+    try:
+        array = np.array(data)
+    except (ValueError, TypeError, OverflowError, RuntimeError):
+        return None
+    float_dtype = dt.default_float()
+    found = {"b": dt.bool_, "i": dt.int64, "u": dt.int64, "f": float_dtype,
+             "c": float_dtype.to_complex()}.get(array.dtype.kind)
+    return None if found is None else (array, found)
+
+
+def _fitting(array: np.ndarray, dtype: dt.dtype) -> np.ndarray:
+    """Numbers, refused if the dtype cannot hold them; negative ones wrap into unsigned dtypes."""
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        raise TypeError("must be real number, not complex")
+    if dtype.kind not in "iu" or array.dtype.kind == "b" or not array.size:
+        return array
+    info = dt.iinfo(dtype)
+    low, high = array.min(), array.max()
+    if not (-info.max if dtype.kind == "u" else info.min) <= low <= high <= info.max:
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: "
+                           f"{low if high <= info.max else high}")
+    return array.astype(np.int64)
+
+
+def _from_mixture(data, dtype, where) -> Tensor:
+    """Sequences in which there are tensors, numpy scalars or things that are not numbers."""
     shape = shape_of(data)
     flat: list = []
-    outer = _outer_shape(data)
-    _numbers(data, outer, 0, flat)
+    _numbers(data, _outer_shape(data), 0, flat)
     found = dtype or infer_dtype(flat)
-    if any(isinstance(v, Tensor) for v in flat):
-        parts = [v.tolist() if isinstance(v, Tensor) else v for v in flat]
-        array = np.array(parts, dtype=np.float32 if found is dt.bfloat16 else found.numpy)
-        return copied(array.reshape(shape), found)
     if where is META:
         return empty(signature(found, shape, None, META))
-    carrier = np.dtype(np.float32) if found is dt.bfloat16 else found.numpy
-    _check_range(flat, found)
-    array = np.array([_plain(v, carrier) for v in flat], dtype=carrier).reshape(shape)
-    return copied(array, found)
-
-
-def _plain(value, carrier: np.dtype):
-    if carrier.kind in "iu" and isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise RuntimeError(f"value cannot be converted to type {carrier} without overflow")
-        return int(value)
-    if carrier.kind != "c" and isinstance(value, complex):
-        raise RuntimeError(f"value cannot be converted to type {carrier} without overflow")
-    return value
+    for value in flat:
+        if not isinstance(value, (Tensor, np.generic, *_PYTHON_NUMBERS)):
+            raise _bad_element(value)
+        if isinstance(value, int) and not -2**63 <= value < 2**63 and found.kind in "iu":
+            raise ValueError("Overflow when unpacking long long")
+    parts = [v.tolist() if isinstance(v, (Tensor, np.generic)) else v for v in flat]
+    array = np.array(parts).reshape(shape) if parts else np.empty(shape, np.float32)
+    return copied(_fitting(array, found), found)
 
 
 def _outer_shape(data) -> tuple[int, ...]:
@@ -181,18 +221,6 @@ def _outer_shape(data) -> tuple[int, ...]:
     if isinstance(data, (list, tuple, range)):
         return (len(data), *(_outer_shape(data[0]) if len(data) else ()))
     return ()
-
-
-def _check_range(flat, dtype: dt.dtype) -> None:
-    if dtype.kind not in "iu":
-        return
-    low, high = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
-    for value in flat:
-        if isinstance(value, int) and not low <= value <= high:
-            if dtype is dt.int64:
-                raise RuntimeError("Overflow when unpacking long long")
-            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: "
-                               f"{value}")
 
 
 def item(x: Tensor):

@@ -11,13 +11,16 @@ from ..core import dtype as dt
 from ..core.device import META
 from ..devices.cpu import library, routines
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
-from . import reduce as rd
-from .eager import engine, intercepted, new_table, plug_pointwise, same_place
-from .formula import bind, flat, record, tensors_of, wants_gradient
+from .eager import engine, intercepted, plug_pointwise, same_place
+from .formula import (
+    NUMPY_NAMES, SYNONYMS, bind, flat, record, tensors_of, wants_gradient,
+)
 from .modes import modes
-from .node import attach, edge_of
+from .product import FRONTS
+from .reduce import reduction_front
 from .storage import adopt, grow
-from .tensor import Signature, Tensor, base_of, empty, make, signature
+from .tensor import Signature, Tensor, empty, make, signature
+from .views import view_front
 
 
 def plug(op: Op) -> None:
@@ -30,123 +33,9 @@ def plug(op: Op) -> None:
     elif isinstance(op, View):
         op.run = view_front(op)
     elif isinstance(op, (Library, Indexed)):
-        op.run = library_front(op)
+        op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
         op.run = composite_front(op)
-
-
-def require_tensor(op: Op, x) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{op.name}(): argument '{op.names[0]}' (position 1) must be Tensor, not "
-                        f"{type(x).__name__}")
-
-
-# -- reductions -----------------------------------------------------------------------------------
-
-
-def reduction_front(op: Reduction):
-    plans = new_table()
-    several = op.results is not None
-
-    def front(x, dim=None, keepdim=False, *, dtype=None):
-        try:
-            sigs, run, last, count, _ = plans[x.sig, dim, keepdim, dtype]
-        except (KeyError, AttributeError, TypeError):
-            found = intercepted(op, (x, dim, keepdim), {"dtype": dtype})
-            if found is not None:
-                return found[0]
-            require_tensor(op, x)
-            key = tuple(dim) if isinstance(dim, (list, tuple)) else dim
-            plan = rd.plan(op, x.sig, key, keepdim, dtype)
-            if plan is None:  # positions along several dimensions need them in one piece
-                return front(engine.contiguous(x), dim, keepdim, dtype=dtype)
-            plans[x.sig, key, keepdim, dtype] = plan
-            sigs, run, last, count, _ = plan
-        outs = [empty(sig) for sig in sigs]
-        if run is not None:
-            if count is None:
-                run(*[o.ptr for o in outs], x.ptr, last)
-            else:
-                run(*[o.ptr for o in outs], x.ptr, count, last)
-        result = outs if several else outs[0]
-        if x.node is not None and modes.grad and op.formula is not None and (
-                sigs[0].dtype.kind in "fc"):
-            record(op, {"x": x, "dim": dim, "keepdim": keepdim, "dtype": dtype}, result)
-        return engine.named(op, result) if several else result
-
-    return front
-
-
-# -- views ----------------------------------------------------------------------------------------
-
-
-def view_front(op: View):
-    plans = new_table()
-
-    def front(x, *args, **kwargs):
-        try:
-            sig, move, bound = plans[x.sig, args]
-            if kwargs:
-                raise KeyError
-        except (KeyError, AttributeError, TypeError):
-            found = intercepted(op, (x, *args), kwargs)
-            if found is not None:
-                return found[0]
-            require_tensor(op, x)
-            bound = bind(op, (x, *args), kwargs)
-            sig, move = view_plan(op, x, bound)
-            bound = {k: v for k, v in bound.items() if k != op.names[0]}
-            if not kwargs:
-                try:
-                    plans[x.sig, args] = (sig, move, bound)
-                except TypeError:  # a list among the arguments cannot be a key
-                    pass
-        out = make(sig, x.mem, x.ptr + move)
-        out.base = base_of(x) or x
-        if x.node is not None and modes.grad and sig.dtype.kind in "fc":
-            record_view(op, x, bound, out)
-        return out
-
-    return front
-
-
-def view_plan(op: View, x: Tensor, bound: dict):
-    """The signature of a view, and how many bytes further it starts."""
-    others = [bound[name] for name in op.names[1:]]
-    found = op.body(x.sig, *others)
-    shape, strides, *rest = found
-    offset = rest[0] if rest else 0
-    dtype = rest[1] if len(rest) > 1 else x.sig.dtype
-    sig = signature(dtype, tuple(shape), tuple(strides), x.sig.device)
-    return sig, offset * (dtype.itemsize if len(rest) > 1 else x.sig.dtype.itemsize)
-
-
-def record_view(op: View, x: Tensor, bound: dict, out: Tensor) -> None:
-    if op.formula is not None:
-        record(op, {op.names[0]: x, **bound}, out)
-    else:
-        attach(out, ViewBack(op, bound), (edge_of(x),), (x.sig,))
-    engine.remember_view(out)
-
-
-class ViewBack:
-    """The general way back through a view: write the gradient where the view looked."""
-
-    def __init__(self, op: View, bound: dict):
-        self.op, self.bound = op, bound
-
-    def name(self) -> str:
-        from .pointwise import backward_name
-
-        return backward_name(self.op)
-
-    def pull(self, node, g):
-        sig = node.kept[0] if node.kept else None
-        if sig is None:
-            from .node import kept_values
-
-            kept_values(node)
-        return [engine.view_gradient(self.op, self.bound, sig, g)]
 
 
 # -- library ----------------------------------------------------------------------------------------
@@ -285,13 +174,18 @@ def _overridden(args) -> bool:
 
 
 def _renamed(op: Op, kwargs: dict) -> dict:
-    """torch's names of the first parameters, where a declaration chose others."""
-    from .formula import SYNONYMS
-
+    """torch's and numpy's names of parameters, where a declaration chose others."""
     if not kwargs or all(k in op.names for k in kwargs):
         return kwargs
-    return {op.names[SYNONYMS[k]] if k not in op.names and k in SYNONYMS
-            and SYNONYMS[k] < len(op.names) else k: v for k, v in kwargs.items()}
+    return {_own_name(op, k): v for k, v in kwargs.items()}
+
+
+def _own_name(op: Op, given: str) -> str:
+    if given in op.names:
+        return given
+    if NUMPY_NAMES.get(given) in op.names:
+        return NUMPY_NAMES[given]
+    return op.names[SYNONYMS[given]] if SYNONYMS.get(given, 99) < len(op.names) else given
 
 
 __all__ = ["grow", "library", "plug"]

@@ -1,13 +1,13 @@
 """Eager: one key, one lookup, one call.
 
-The front of each op is generated Python, one frame long. It looks its plan up by the operands'
-signatures; whatever is not in the table (a new shape, a number, a subclass, a trace, an error) is a
-miss, and the slow path decides. Fronts are registered in `linecache`, so a debugger can step in.
+Everything that can vary is in the signatures; everything decided from them is in the plan, made
+once and kept in a table the front looks into. The front of a pointwise op is machine code (see
+native.py); what is written here is the same front in Python, which native code calls for all it
+does not know: a new shape, keywords, `out=`, a subclass, a trace, an error.
 """
 
 from __future__ import annotations
 
-import linecache
 import sys
 
 from ..core import dtype as dt
@@ -15,144 +15,11 @@ from ..core.device import META
 from ..ops.declare import Op, Pointwise, engine
 from . import pointwise as pw
 from .modes import modes
-from .node import Node, attach, edge_of, new_node, next_sequence
+from .node import attach, edge_of, fronts
 from .storage import grow
-from .tensor import LEAF, Signature, Tensor, base_of, forget_plans, make, new, signature
+from .tensor import LEAF, Signature, Tensor, base_of, forget_plans, make, signature
 
 NUMBERS = pw.NUMBERS
-_NO_VERSIONS = {1: (0, 0), 2: (0, 0, 0)}
-
-UNARY = '''
-def {name}({parameters}):
-    if {special}:
-        return general({passed})
-    try:
-        sig, pop, run, size, back = plans[{x}.sig]
-    except (KeyError, AttributeError):
-        sig = None
-    if sig is None:
-        return miss({x})
-    try:
-        mem = pop()
-    except IndexError:
-        mem = grow(sig.nbytes)
-    result = new(Tensor)
-    result.sig = sig
-    result.mem = mem
-    result.ptr = ptr = mem.address
-    run(ptr, {x}.ptr, size)
-    node = {x}.node
-    if node is None or back is None or not modes.grad:
-        result.node = None
-        return result
-    return record(result, back, {x}, node)
-'''
-
-BINARY = '''
-def {name}({parameters}):
-    if {special}:
-        return general({passed})
-    try:
-        if type({y}) in NUMBERS:
-            sig, pop, run, size, back = plans[{x}.sig][{number_key}]
-            there = {y}
-            after = None
-        else:
-            sig, pop, run, size, back = plans[{x}.sig][{y}.sig]
-            there = {y}.ptr
-            after = {y}.node
-    except (KeyError, AttributeError):
-        sig = None
-    if sig is None:
-        return miss({x}, {y})
-    try:
-        mem = pop()
-    except IndexError:
-        mem = grow(sig.nbytes)
-    result = new(Tensor)
-    result.sig = sig
-    result.mem = mem
-    result.ptr = ptr = mem.address
-    run(ptr, {x}.ptr, there, size)
-    node = {x}.node
-    if (node is None and after is None) or back is None or not modes.grad:
-        result.node = None
-        return result
-    return record(result, back, {x}, node, {y}, after)
-'''
-
-REFLECTED = '''
-def {name}(self, other):
-    try:
-        sig, pop, run, size, back = plans[type(other)][self.sig]
-    except (KeyError, AttributeError):
-        sig = None
-    if sig is None:
-        return miss(other, self)
-    try:
-        mem = pop()
-    except IndexError:
-        mem = grow(sig.nbytes)
-    result = new(Tensor)
-    result.sig = sig
-    result.mem = mem
-    result.ptr = ptr = mem.address
-    run(ptr, self.ptr, other, size)
-    node = self.node
-    if node is None or back is None or not modes.grad:
-        result.node = None
-        return result
-    return record(result, back, other, None, self, node)
-'''
-
-
-def _record_unary(out, back, x, node):
-    """Attach a step with one operand."""
-    made = new(Node)
-    made.back, made.sigs, made.seq, made.extra = back, (out.sig,), next_sequence(), None
-    made.parents = (x if node is LEAF else node,)
-    keep = back.keep[1]
-    if keep == 0 and not modes.pack and not modes.anomaly:
-        made.kept, made.versions = (None, None), (0, 0)
-        out.node = made
-        return out
-    out.node = None
-    kept = (x if keep & 1 else None, alias(out) if keep & 2 else None)
-    out.node = new_node(back, made.parents, kept, made.sigs)
-    return out
-
-
-def _record_binary(out, back, x, node, y, after):
-    """Attach a step with two operands, one of them maybe a number."""
-    parents = (x if node is LEAF else node, y if after is LEAF else after)
-    keep = back.keep[(node is not None) + 2 * (after is not None)]
-    out.node = None
-    kept = (x if keep & 1 else None, y if keep & 2 else None, alias(out) if keep & 4 else None)
-    if modes.pack or modes.anomaly:
-        out.node = new_node(back, parents, kept, (out.sig,))
-        return out
-    made = new(Node)
-    made.back, made.parents, made.sigs, made.seq = back, parents, (out.sig,), next_sequence()
-    made.kept, made.extra = kept, None
-    made.versions = _NO_VERSIONS[2] if keep == 0 else (
-        x.mem.version if keep & 1 and type(x) not in NUMBERS else 0,
-        y.mem.version if keep & 2 and type(y) not in NUMBERS else 0, 0)
-    out.node = made
-    return out
-
-
-def alias(out: Tensor) -> Tensor:
-    """The same bytes outside the graph, so that a kept result makes no cycle."""
-    return make(out.sig, out.mem, out.ptr)
-
-
-def compile_front(source: str, name: str, scope: dict):
-    """A front from its text, visible to debuggers and tracebacks."""
-    filename = f"<front {name}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    exec(compile(source, filename, "exec"), scope)
-    return scope[name]
-
 
 #: every table of plans, to be forgotten together
 _tables: list[dict] = []
@@ -165,37 +32,49 @@ def new_table() -> dict:
     return table
 
 
+compile_front = pw.compile_text
+
+
+def alias(out: Tensor) -> Tensor:
+    """The same bytes outside the graph, so that a kept result makes no cycle."""
+    return make(out.sig, out.mem, out.ptr)
+
+
+# -- pointwise fronts ------------------------------------------------------------------------------
+
+
 def plug_pointwise(op: Pointwise) -> None:
-    """Give a pointwise op its front."""
+    """Give a pointwise op its front: native for one or two operands, with Python behind it."""
     op.plans = new_table()
     op.engine = engine
-    general = _general(op)
-    if len(op.operands) > 2:
-        op.run = general
-        return
-    operands = public_names(op)
-    options = [*op.attributes, "out"]
-    defaults = {**{k: op.defaults.get(k) for k in op.attributes}, "out": None}
-    scope = {"plans": op.plans, "grow": grow, "new": new, "Tensor": Tensor, "modes": modes,
-             "NUMBERS": NUMBERS, "general": general,
-             "miss": lambda *args: pointwise_miss(op, args),
-             "record": _record_unary if len(operands) == 1 else _record_binary,
-             **{f"default_{k}": v for k, v in defaults.items()}}
-    name = op.name if op.name.isidentifier() else "front"
-    text = (UNARY if len(operands) == 1 else BINARY).format(
-        name=name, x=operands[0], y=operands[-1],
-        parameters=", ".join([*operands, *[f"{k}=default_{k}" for k in options]]),
-        special=" or ".join(f"{k} is not default_{k}" for k in options),
-        passed=", ".join([*operands, *[f"{k}={k}" for k in options]]),
-        number_key=_number_key(op, operands[-1]))
-    op.run = compile_front(text, name, scope)
-    op.run.__doc__ = op.doc
-    if len(operands) == 2:
-        op.reflected = compile_front(REFLECTED.format(name=f"r{name}"), f"r{name}", dict(scope))
+    op.run = op.method_form = front = python_front(op)
+    arity = len(op.operands)
+    if arity <= 2:
+        op.run, context = fronts.adopt(front, op.plans, arity, bool(op.baked_values), op.name,
+                                       op.doc)
+        native = fronts.methods(context, arity, op.name, op.doc) if op.method else None
+        if native is not None:
+            op.method_form, op.reflected = native
 
 
-def _number_key(op, y: str) -> str:
-    return f"type({y}), {y}" if getattr(op, "baked_values", None) else f"type({y})"
+def python_front(op: Pointwise):
+    """The front of an op in Python: arguments sorted, then the plan looked up or made."""
+    public = dict(zip(public_names(op), op.operands, strict=True))
+    count = len(op.operands)
+
+    def front(*args, out=None, **named):
+        if named:
+            named = {public.get(k, k): v for k, v in named.items()}
+        if len(args) != count:
+            args, named = _complete(op, args, named)
+        if out is not None:
+            return engine.into_out(op, args, named, out)
+        if count > 2 or (named and any(v is not op.defaults.get(k) for k, v in named.items())):
+            return pointwise_call(op, args, named)
+        return plain_call(op, args)
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
 
 
 def public_names(op: Pointwise) -> list[str]:
@@ -203,53 +82,41 @@ def public_names(op: Pointwise) -> list[str]:
     return [{"x": "input", "y": "other"}.get(name, name) for name in op.operands]
 
 
-def _general(op: Pointwise):
-    """The front for everything out of the ordinary: attributes, `out`, three operands."""
-    public = {**dict(zip(public_names(op), op.operands, strict=True))}
-
-    def general(*args, out=None, **named):
-        named = {public.get(k, k): v for k, v in named.items()}
-        args = list(args)
-        for name in op.operands[len(args):]:
-            args.append(named.pop(name) if name in named else _default_operand(op, name))
-        extra = args[len(op.operands):]
-        named.update(zip(op.attributes, extra, strict=False))
-        args = tuple(args[:len(op.operands)])
-        if out is None:
-            return pointwise_call(op, args, named)
-        return engine.into_out(op, args, named, out)
-
-    general.__name__, general.__doc__ = op.name, op.doc
-    return general
+def _complete(op: Pointwise, args: tuple, named: dict):
+    """Operands from keywords and defaults; attributes given by position by name."""
+    args = list(args)
+    for name in op.operands[len(args):]:
+        if name in named:
+            args.append(named.pop(name))
+        elif name in op.defaults:
+            args.append(op.defaults[name])
+        else:
+            raise TypeError(f"{op.name}() missing 1 required positional argument: '{name}'")
+    count = len(op.operands)
+    extra = args[count:]
+    if len(extra) > len(op.attributes):
+        raise TypeError(f"{op.name}() takes {count + len(op.attributes)} positional arguments but "
+                        f"{len(args)} were given")
+    return tuple(args[:count]), {**named, **dict(zip(op.attributes, extra, strict=False))}
 
 
-def _default_operand(op, name):
-    if name not in op.defaults:
-        raise TypeError(f"{op.name}() missing 1 required positional argument: '{name}'")
-    return op.defaults[name]
-
-
-pw.plug = plug_pointwise
-
-
-def pointwise_miss(op: Pointwise, args: tuple):
-    """Plan a one- or two-operand op, store the plan where the front looks, and run it."""
+def plain_call(op: Pointwise, args: tuple):
+    """One or two operands, attributes at their defaults: the plan native fronts look up too."""
     found = intercepted(op, args, {})
     if found is not None:
         return found[0]
     args = tuple(operand(op, a) for a in args)
-    key = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
     if all(not isinstance(a, Tensor) for a in args):
         args = (as_scalar_tensor(args[0]), *args[1:])
-        return op.run(*args)
-    same_place(op, args)
-    baked = _baked_defaults(op)
-    plan = _derived_plan(op, key, baked) or pw.plan(op, key, baked)
-    first, *rest = [_slot(op, k) for k in key]
-    if rest:
-        op.plans.setdefault(first, {})[rest[0]] = plan
-    else:
-        op.plans[first] = plan
+    first, *rest = [_slot(op, a.sig if isinstance(a, Tensor) else a) for a in args]
+    table = op.plans if not rest else op.plans.setdefault(first, {})
+    plan = table.get(rest[0] if rest else first)
+    if plan is None:
+        same_place(op, args)
+        key = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
+        baked = _baked_defaults(op)
+        plan = _derived_plan(op, key, baked) or pw.plan(op, key, baked)
+        table[rest[0] if rest else first] = plan
     return execute_pointwise(op, args, plan, {})
 
 
@@ -266,24 +133,26 @@ def _baked_defaults(op) -> tuple:
 
 def _derived_plan(op: Pointwise, key, baked):
     """A known layout with a new shape: contiguous operands of one shape reuse the kernel."""
-    first = key[0]
-    if not isinstance(first, Signature) or not first.contiguous or first.numel == 0 or (
-            first.device is META):
+    first = next(k for k in key if isinstance(k, Signature))
+    if not first.contiguous or first.numel == 0 or first.device is META:
         return None
-    if len(key) == 2 and isinstance(key[1], Signature):
-        if key[1].shape != first.shape or not key[1].contiguous or first.rank == 0:
+    for other in key:
+        if other is not first and isinstance(other, Signature) and (
+                other.shape != first.shape or not other.contiguous or first.rank == 0):
             return None
     kinds = (*pw.dtype_keys(op, key), first.rank == 0)
-    known = op.__dict__.setdefault("_layouts", {}).get(kinds)
+    known = op.layouts.get(kinds)
     if known is None:
         plan = pw.plan(op, key, baked)
-        if plan.walk is None or not plan.walk.dense:
-            return plan
-        op._layouts[kinds] = (plan[0].dtype, plan[2], plan[4])
+        if plan.walk is not None and plan.walk.dense:
+            op.layouts[kinds] = (plan[0].dtype, plan[2], plan[4], pw.number_kind(op, key, plan))
         return plan
-    dtype, run, back = known
+    dtype, run, back, kind = known
     out = first if dtype is first.dtype else signature(dtype, first.shape, None, first.device)
-    return (out, out.pop, run, out.numel, back)
+    return pw.finished(out, run, out.numel, back, kind)
+
+
+pw.plug = plug_pointwise
 
 
 def operand(op, a):
@@ -294,9 +163,15 @@ def operand(op, a):
     if isinstance(a, (bool, int, float, complex)):
         return {bool: bool, int: int, float: float, complex: complex}[
             next(t for t in (bool, int, float, complex) if isinstance(a, t))](a)
-    if hasattr(a, "dtype") and getattr(a, "shape", None) == ():
+    if is_number(a):
         return a.item()
     raise TypeError(f"{op.name}(): argument must be Tensor or Number, not {kind.__name__}")
+
+
+def is_number(a) -> bool:
+    """Whether this is a number of Python or numpy."""
+    return isinstance(a, (bool, int, float, complex)) or (
+        hasattr(a, "dtype") and getattr(a, "shape", None) == ())
 
 
 def as_scalar_tensor(value):
@@ -330,6 +205,8 @@ def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
             return pointwise_call(op, args, attributes)
         same_place(op, args)
         operands = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
+        if op.check is not None:
+            op.check(operands, attributes)
         plan = op.plans[key] = pw.plan(op, operands, keyed)
     return execute_pointwise(op, args, plan, dict(zip(
         [name for name, kind in keyed if not isinstance(kind, tuple)], numbers, strict=True)),
@@ -338,7 +215,7 @@ def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
 
 def execute_pointwise(op, args, plan, numbers: dict, attributes: dict | None = None):
     """Run a plan on operands, and record the step."""
-    sig, pop, run, last, back = plan
+    sig, pop, run, last, back = plan[:5]
     try:
         mem = pop()
     except IndexError:
@@ -388,6 +265,8 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict)
     plan = op.plans.get(key)
     if plan is None:
         operands = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
+        if op.check is not None:
+            op.check(operands, attributes)
         plan = op.plans[key] = pw.plan(op, operands, keyed, target.sig)
     sources = [a for a in args if isinstance(a, Tensor)]
     safe = [s if not overlaps(s, target) else engine.clone(s.detach()) for s in sources]

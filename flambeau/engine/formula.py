@@ -6,12 +6,14 @@ import inspect
 
 from ..ops.declare import Op
 from .modes import modes
-from .node import Edge, edge_of, kept_values, new_node
+from .node import Edge, again, edge_of, kept_values, new_node
 from .pointwise import backward_name, reattached
 from .tensor import Tensor, make
 
 #: what torch calls the first parameters, whatever a declaration calls them
 SYNONYMS = {"input": 0, "self": 0, "other": 1}
+#: numpy's names for parameters, which torch takes too
+NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
 
 
 def bind(op: Op, args: tuple, kwargs: dict) -> dict:
@@ -22,6 +24,8 @@ def bind(op: Op, args: tuple, kwargs: dict) -> dict:
                         "given")
     bound = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
+        if name not in names and NUMPY_NAMES.get(name) in names:
+            name = NUMPY_NAMES[name]
         if name not in names:
             position = SYNONYMS.get(name)
             if position is None or position >= len(names):
@@ -89,8 +93,12 @@ class FormulaBack:
         if len(flattened) != len(node.parents):
             raise RuntimeError(f"the gradient of {op.name} gives {len(flattened)} values for "
                                f"{len(node.parents)} tensors")
-        return [None if parent is None else part() if inspect.isfunction(part) else part
-                for part, parent in zip(flattened, node.parents, strict=True)]
+        found = [None if parent is None else part() if inspect.isfunction(part) else part
+                 for part, parent in zip(flattened, node.parents, strict=True)]
+        # A gradient handed on as it came, or given twice, is nobody's own.
+        return [again(part) if part is g or (part is not None and found.count(None) + 1 < len(found)
+                                             and any(part is f for f in found[:i])) else part
+                for i, part in enumerate(found)]
 
     @staticmethod
     def _results(node, value):
@@ -114,6 +122,20 @@ def back_of(op: Op) -> FormulaBack:
     if back is None:
         back = _backs[op] = FormulaBack(op)
     return back
+
+
+class NumberedBack(FormulaBack):
+    """The form of an op that torch counts as its second: its name ends in 1."""
+
+    def name(self) -> str:
+        return super().name().removesuffix("0") + "1"
+
+
+_numbered: dict[Op, FormulaBack] = {}
+
+
+def numbered_back(op: Op) -> FormulaBack:
+    return _numbered.setdefault(op, NumberedBack(op))
 
 
 def record(op: Op, bound: dict, outs, back=None) -> None:

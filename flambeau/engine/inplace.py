@@ -7,8 +7,6 @@ and every view of it is recorded anew.
 
 from __future__ import annotations
 
-import weakref
-
 from ..core import dtype as dt
 from ..core.device import META
 from ..ops.declare import Pointwise
@@ -55,14 +53,14 @@ def replace_history(x: Tensor, node) -> None:
     base = base_of(x)
     if base is None:
         x.node = node
-        _refresh_views(x)
+        _refresh_views(x, x)
         return
     first = edge_of(base) if base.node is not None else None
     slices = new_node(ChangedSlice(node, x.sig, x.ptr - base.ptr), (first, *node.parents[1:]),
                       (base.sig,), (base.sig,))
     base.node = slices
     _record_as_view(x, base)
-    _refresh_views(base, but=x)
+    _refresh_views(base, base, but=x)
 
 
 class ChangedSlice:
@@ -90,8 +88,7 @@ class ChangedSlice:
 
 def _record_as_view(x: Tensor, base: Tensor) -> None:
     """x recorded anew, as a view of its base."""
-    node = attach(x, SliceOf(x.sig, x.ptr - base.ptr), (edge_of(base),), (base.sig,))
-    x.node = node
+    attach(x, SliceOf(x.sig, x.ptr - base.ptr), (edge_of(base),), (base.sig,))
 
 
 class SliceOf:
@@ -104,28 +101,20 @@ class SliceOf:
         return "AsStridedBackward0"
 
     def pull(self, node, g):
-        (base_sig,) = node.kept if node.kept is not None else kept_values(node)
-        zeros = engine.zeros_of(base_sig)
+        (base_sig,) = kept_values(node)
+        zeros = engine.zeros_laid_out(base_sig)
         return [engine.with_part(zeros, self.sig, self.offset, g)]
 
 
-def remember_view(x: Tensor) -> None:
-    """A recorded view is known to its base, to be recorded anew when the base changes."""
-    views = x.base.__dict__.setdefault("_views", [])
-    views.append(weakref.ref(x))
-    if len(views) > 64 and len(views) & (len(views) - 1) == 0:
-        views[:] = [v for v in views if v() is not None]
-
-
-def _refresh_views(base: Tensor, but: Tensor | None = None) -> None:
-    views = base.__dict__.get("_views")
-    if not views:
-        return
-    for reference in list(views):
+def _refresh_views(x: Tensor, base: Tensor, but: Tensor | None = None) -> None:
+    """Record the views of x, and theirs, anew as views of a base that has changed."""
+    for reference in list(x.__dict__.get("_views", ())):
         view = reference()
-        if view is not None and view is not but and isinstance(view.node, object):
-            if view.node is not None and not isinstance(view.node, Edge):
-                _record_as_view(view, base)
+        if view is None:
+            continue
+        if view is not but and view.sig.dtype.kind in "fc":
+            _record_as_view(view, base)
+        _refresh_views(view, base, but)
 
 
 # -- out= --------------------------------------------------------------------------------------------
@@ -213,11 +202,7 @@ def set_requires_grad(x: Tensor, wanted: bool) -> None:
 
 def detached(x: Tensor) -> Tensor:
     """The same bytes outside the graph."""
-    out = make(x.sig, x.mem, x.ptr)
-    base = base_of(x)
-    if base is not None:
-        out.base = base
-    return out
+    return make(x.sig, x.mem, x.ptr)
 
 
 def resized(x: Tensor, shape) -> None:

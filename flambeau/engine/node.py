@@ -12,10 +12,9 @@ import weakref
 from heapq import heappop, heappush
 from itertools import count
 
-from .modes import modes
-from .tensor import LEAF, Signature, Tensor
-
-next_sequence = count(1).__next__
+from . import native
+from .modes import Native, modes
+from .tensor import LEAF, Signature, Tensor, make
 
 
 class Node:
@@ -67,6 +66,12 @@ class Node:
         if name.startswith("_saved_"):
             return self.back.saved(self, name.removeprefix("_saved_"))
         raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
+
+
+fronts = native.Fronts(Node)
+next_sequence = fronts.next_sequence  # one count for steps recorded natively and in Python
+Native.off_count, Native.off_ident = fronts.word("off_count"), fronts.word("off_ident")
+Native.special = fronts.word("special")
 
 
 class Edge:
@@ -145,6 +150,13 @@ def _described(parent):
     if isinstance(parent, Tensor):
         return (AccumulateGrad(parent), 0)
     return (parent.node, parent.number) if type(parent) is Edge else (parent, 0)
+
+
+def again(g: Tensor) -> Tensor:
+    """Another tensor over the same bytes: whoever owns bytes alone may change them."""
+    same = make(g.sig, g.mem, g.ptr)
+    same.node = g.node
+    return same
 
 
 def edge_of(x: Tensor):
@@ -310,25 +322,50 @@ class Walk:
             self.ops.accumulate(leaf, g, self.create)
 
     def run(self) -> None:
-        heap, pending, give = self.heap, self.pending, self.give
+        """Go back until nothing is pending; a chain of steps is followed without the heap."""
+        heap, pending, retain = self.heap, self.pending, self.retain
+        unusual = self.wanted is not None
         while heap:
             node = heappop(heap)[2]
-            g = pending.pop(node)
-            if node.extra is not None:
-                g = self._before(node, g)
-            if self.wanted is not None:
-                self._capture(node, g)
-                if node not in self.useful:
-                    continue
-            grads = node.back.pull(node, g)
-            if node.extra is not None:
-                grads = self._after(node, g, grads)
-            for parent, part in zip(node.parents, grads, strict=True):
-                if part is not None and parent is not None:
-                    give(parent, part)
-            if not self.retain:
-                node.kept = None
+            while node is not None:
+                g = pending.pop(node)
+                if unusual or node.extra is not None:
+                    grads = self._careful_step(node, g)
+                else:
+                    grads = node.back.pull(node, g)
+                g = None  # whoever gets it next may own it alone
+                if not retain:
+                    node.kept = None
+                following = None
+                for parent, part in zip(node.parents, grads):  # noqa: B905
+                    if part is None or parent is None:
+                        continue
+                    if unusual or type(parent) is not Node or len(parent.sigs) > 1:
+                        self.give(parent, part)
+                    elif parent in pending:
+                        pending[parent] = self.ops.add(pending[parent], part)
+                    else:
+                        pending[parent] = part
+                        if following is None:
+                            following = parent
+                        else:
+                            heappush(heap, (-parent.seq, id(parent), parent))
+                if following is not None and heap and heap[0][0] < -following.seq:
+                    heappush(heap, (-following.seq, id(following), following))
+                    following = None
+                node = following
         self._finish()
+
+    def _careful_step(self, node: Node, g):
+        """One step with its hooks, and with what a caller asked to see."""
+        if node.extra is not None:
+            g = self._before(node, g)
+        if self.wanted is not None:
+            self._capture(node, g)
+            if node not in self.useful:
+                return (None,) * len(node.parents)
+        grads = node.back.pull(node, g)
+        return grads if node.extra is None else self._after(node, g, grads)
 
     def _before(self, node: Node, g):
         """Tensor hooks, retained gradients and pre-hooks of a step."""
@@ -344,7 +381,8 @@ class Walk:
             tensor = holder()
             if tensor is not None and parts[number] is not None and self.wanted is None:
                 have = getattr(tensor, "_grad", None)
-                tensor._grad = parts[number] if have is None else self.ops.add(have, parts[number])
+                part = parts[number]
+                tensor._grad = again(part) if have is None else self.ops.add(have, part)
         for hook in list(extra.get("pre", {}).values()):
             changed = hook(tuple(parts))
             parts = parts if changed is None else list(changed)
@@ -371,6 +409,7 @@ class Walk:
             for hook in list(leaf.__dict__.get("_hooks", {}).values()):
                 changed = hook(g)
                 g = g if changed is None else changed
+            g = again(g)  # a hook may have held on to it
             self.ops.accumulate(leaf, g, self.create)
             for hook in list(leaf.__dict__.get("_accumulated", {}).values()):
                 hook(leaf)

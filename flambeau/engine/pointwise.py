@@ -6,6 +6,8 @@ the way back). It is made once for each op and combination of signatures.
 
 from __future__ import annotations
 
+import itertools
+import linecache
 from functools import lru_cache
 
 from ..core import dtype as dt
@@ -13,13 +15,27 @@ from ..core import expr as ex
 from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.kernel import Kernel, Store
-from ..devices.cpu.compile import compile_kernel
+from ..devices.cpu.bridge import GIL_THRESHOLD
+from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..ops.declare import Pointwise
+from . import native
 from .layout import Walk, operands_of, pointwise_walk
-from .node import kept_values
+from .modes import modes
+from .node import Packed, again, kept_values
 from .tensor import Signature, Tensor, make, signature
 
 NUMBERS = frozenset((float, int, bool, complex))
+
+
+def compile_text(source: str, name: str, scope: dict):
+    """Generated Python, visible to debuggers and tracebacks."""
+    filename = f"<{name} {next(_texts)}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    exec(compile(source, filename, "exec"), scope)
+    return scope[name]
+
+
+_texts = itertools.count()
 
 
 def plug(op: Pointwise) -> None:
@@ -42,7 +58,8 @@ def operating_dtype(op: Pointwise, operands) -> dt.dtype:
     """The dtype an op's promoted operands are converted to."""
     if isinstance(op, Derived):
         return op.compute
-    return dt.operating(op.rule, common_dtype([operands[i] for i in op.promoted]))
+    joined = [operands[i] for i in op.promoted] or operands  # a conversion joins nothing
+    return dt.operating(op.rule, common_dtype(joined))
 
 
 def result_dtype(op: Pointwise, operating: dt.dtype) -> dt.dtype:
@@ -148,13 +165,42 @@ def plan(op: Pointwise, operands: tuple, attributes: tuple, into: Signature | No
                       walk.kept, walk.dense)
         last = walk.last
     back = way_back(op, operands, attributes, operating, out)
-    return Plan((out, out.pop, run, last, back), walk)
+    return finished(out, run, last, back, number_kind(op, operands, None), walk)
+
+
+def finished(out: Signature, run, last: int, back, kind, walk: Walk | None = None) -> Plan:
+    """A plan with what a native front reads of it; large work is left to the Python front."""
+    address = ADDRESSES.get(run)
+    packed = free = None
+    if address is not None and kind is not None and out.numel <= GIL_THRESHOLD:
+        packed, free = native.pack(address, last, kind), out.pop.__self__
+        if back is not None:
+            back.enlist(packed)
+        else:
+            native.set_keep(packed, (0, 0, 0, 0))
+    return Plan((out, out.pop, run, last, back, packed, free, (out,)), walk)
+
+
+def number_kind(op, operands, _) -> int | None:
+    """How a kernel takes its number: 0 there is none, 1 as a double, 2 as an integer, 3 baked."""
+    numbers = [o for o in operands if not isinstance(o, Signature)]
+    if len(operands) > 2 or any(isinstance(o, complex) for o in numbers):
+        return None
+    if not numbers:
+        return 0
+    if op.bakes(numbers[0]):
+        return 3
+    return 1 if _param_dtype(type(numbers[0]), operating_dtype(op, operands).compute).kind in (
+        "fc") else 2
 
 
 class Plan(tuple):
-    """(result's signature, where its memory comes from, machine code, last argument, way back)."""
+    """(result's signature, where its memory comes from, machine code, its last argument, way back;
+    and for native fronts: packed words, free list, signatures of the results)."""
 
-    def __new__(cls, parts, walk: Walk | None):
+    walk: Walk | None
+
+    def __new__(cls, parts, walk: Walk | None = None):
         made = super().__new__(cls, parts)
         made.walk = walk  # keeps the layout alive
         return made
@@ -220,7 +266,8 @@ class Derived(Pointwise):
         self.attributes, self.defaults, self.baked = of.attributes, of.defaults, of.baked
         self.baked_values = frozenset()
         self.operands = ["g" if k == 0 else "result" if k == -1 else f"x{k}" for k in used]
-        self.plans = {}
+        self.layouts: dict = {}
+        self.method = False
         self.doc = f"d {of.name} / d operand {i}"
         self.backward_name = None
 
@@ -259,11 +306,12 @@ def _pulled(op, i, operating, dtypes, out, leaves, attributes, constants):
 class Back:
     """How a pointwise op on given dtypes goes back; shared by all its shapes."""
 
-    __slots__ = ("_entries", "attributes", "dtypes", "keep", "op", "operating", "out")
+    __slots__ = ("_entries", "attributes", "dtypes", "keep", "known", "op", "operating", "out",
+                 "pull", "waiting")
 
     def __init__(self, op, operating, dtypes, attributes, out):
         self.op, self.operating, self.dtypes = op, operating, dtypes
-        self.attributes, self.out = attributes, out
+        self.attributes, self.out, self.known = attributes, out, ()
 
     def __getattr__(self, name):
         """What recording needs is worked out when something is first recorded."""
@@ -272,8 +320,28 @@ class Back:
             return self._entries
         if name == "keep":
             self.keep = self._keepers()
+            self._announce()
             return self.keep
+        if name == "pull":  # straight generated code for the common case
+            self.pull = self._direct()
+            return self.pull
+        if name == "waiting":
+            self.waiting = []
+            return self.waiting
         raise AttributeError(name)
+
+    def enlist(self, packed) -> None:
+        """A plan whose native front wants to know what to keep, once that is known."""
+        self.waiting.append(packed)
+        if "keep" in self.known:
+            self._announce()
+
+    def _announce(self) -> None:
+        self.known = ("keep",)
+        if not self.op.attributes or all(isinstance(g, tuple) for _, g in self.attributes):
+            for packed in self.waiting:
+                native.set_keep(packed, self.keep)
+        self.waiting = []
 
     def name(self) -> str:
         return backward_name(self.op)
@@ -304,6 +372,8 @@ class Back:
         if 0 not in used:
             return None
         order = [0] + [k for k in used if k != 0]
+        if pulled is probes[0] and self.out is d:
+            return None, (0,)  # handed on as it is
         derived = Derived(self.op, i, self.operating, self.dtypes, self.out, self.dtypes[i],
                           order, None)
         plug(derived)
@@ -323,7 +393,8 @@ class Back:
             found.append(bits)
         return found
 
-    def pull(self, node, g):
+    def carefully(self, node, g):
+        """The same for every case: packed tensors, attributes, derivatives of derivatives."""
         kept = kept_values(node)
         numbers = node.extra["attributes"] if node.extra and "attributes" in node.extra else {}
         results = []
@@ -333,11 +404,49 @@ class Back:
                 results.append(None)
                 continue
             derived, order = entry
+            if derived is None:
+                results.append(again(g))
+                continue
             args = [g if k == 0 else self._result(node, kept) if k == -1 else kept[k - 1]
                     for k in order]
-            part = derived.run(*args, **numbers)
-            results.append(part)
+            results.append(derived.run(*args, **numbers))
         return results
+
+    def _direct(self):
+        """Straight code for this op's gradients, with the checks of what was kept."""
+        n = len(self.dtypes)
+        if any(not isinstance(given, tuple) for _, given in self.attributes):
+            return self.carefully
+        lines = ["def pull(node, g):", "    kept = node.kept",
+                 "    if kept is None or node.extra is not None:", "        return carefully(node, g)",
+                 "    parents = node.parents", "    versions = node.versions"]
+        scope: dict = {"carefully": self.carefully, "again": again, "modes": modes, "Packed": Packed}
+        for i in range(n):
+            lines += self._direct_part(i, scope)
+        lines.append(f"    return {', '.join(f'part{i}' for i in range(n))},")
+        return compile_text("\n".join(lines) + "\n", "pull", scope)
+
+    def _direct_part(self, i: int, scope: dict) -> list[str]:
+        entry, n = self._entries[i], len(self.dtypes)
+        if entry is None:
+            return [f"    part{i} = None"]
+        derived, order = entry
+        if derived is None:
+            return [f"    part{i} = again(g) if parents[{i}] is not None else None"]
+        scope[f"run{i}"] = derived.run
+        checks, args = [], ["g"]
+        for k in order[1:]:
+            at = n if k == -1 else k - 1
+            args.append(f"kept[{at}]")
+            if k == -1:
+                checks.append("modes.grad")
+            if k == -1 or isinstance(self.dtypes[k - 1], dt.dtype):
+                checks.append(f"type(kept[{at}]) is Packed")
+                checks.append(f"kept[{at}].mem.version != versions[{at}]")
+        lines = [f"    if parents[{i}] is None:", f"        part{i} = None"]
+        if checks:
+            lines += [f"    elif {' or '.join(checks)}:", "        return carefully(node, g)"]
+        return [*lines, "    else:", f"        part{i} = run{i}({', '.join(args)})"]
 
     def _result(self, node, kept):
         return reattached(kept[len(self.dtypes)], node)
@@ -362,23 +471,28 @@ class FixedBack(Back):
         if name in ("_entries", "keep"):
             value = getattr(self.shared, name)
             setattr(self, name, value)
+            if name == "keep":
+                self._announce()
             return value
-        raise AttributeError(name)
+        return super().__getattr__(name)
 
-    def pull(self, node, g):
-        return [part if part is None or shape is None else self.op.engine.sum_to(part, shape)
-                for part, shape in zip(super().pull(node, g), self.fix, strict=True)]
+    def _direct(self):
+        spread, sum_to, fix = self.shared.pull, self.op.engine.sum_to, self.fix
+
+        def pull(node, g):
+            return [part if part is None or shape is None else sum_to(part, shape)
+                    for part, shape in zip(spread(node, g), fix, strict=True)]
+
+        return pull
 
 
 def reattached(out: Tensor, node) -> Tensor:
     """A kept result as part of the graph again, for derivatives of derivatives."""
-    from .modes import modes
-
     if not modes.grad:
         return out
-    again = make(out.sig, out.mem, out.ptr)
-    again.node = node
-    return again
+    same = make(out.sig, out.mem, out.ptr)
+    same.node = node
+    return same
 
 
 _BACKS: dict[tuple, Back] = {}

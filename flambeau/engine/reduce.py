@@ -1,9 +1,10 @@
-"""Plans for reductions: kept loops outside, folds inside, one kernel."""
+"""Reductions: their fronts, and their plans with kept loops outside, folds inside, one kernel."""
 
 from __future__ import annotations
 
 import inspect
 from functools import lru_cache
+from math import prod
 
 from ..core import dtype as dt
 from ..core import expr as ex
@@ -12,8 +13,64 @@ from ..core.device import META
 from ..core.kernel import Fold, Kernel, Store
 from ..devices.cpu.compile import compile_kernel
 from ..ops.declare import Reduction
+from .eager import engine, intercepted, new_table
+from .formula import numbered_back, record
 from .layout import operands_of, reduction_walk
-from .tensor import Signature, signature
+from .modes import modes
+from .tensor import Signature, Tensor, empty, signature
+
+
+def reduction_front(op: Reduction):
+    plans = new_table()
+    several = op.results is not None
+    defaults = tuple(op.defaults[name] for name in op.attributes if name in op.defaults)
+
+    def front(input, dim=None, keepdim=False, *, dtype=None, **named):
+        numbers = defaults
+        if named:
+            dim, keepdim, numbers = _respelled(op, dim, keepdim, named)
+        try:
+            sigs, run, last, count, _ = plans[input.sig, dim, keepdim, dtype]
+        except (KeyError, AttributeError, TypeError):
+            found = intercepted(op, (input, dim, keepdim), {"dtype": dtype, **named})
+            if found is not None:
+                return found[0]
+            _require_tensor(op, input)
+            dim = tuple(dim) if isinstance(dim, (list, tuple)) else dim
+            chosen = plan(op, input.sig, dim, keepdim, dtype)
+            if chosen is None:  # positions along several dimensions need them in one piece
+                return front(engine.contiguous(input), dim, keepdim, dtype=dtype, **named)
+            plans[input.sig, dim, keepdim, dtype] = chosen
+            sigs, run, last, count, _ = chosen
+        outs = [empty(sig) for sig in sigs]
+        if run is not None:
+            run(*[o.ptr for o in outs], input.ptr, *count, *numbers, last)
+        result = outs if several else outs[0]
+        if input.node is not None and modes.grad and op.formula is not None and (
+                sigs[0].dtype.kind in "fc"):
+            bound = {"x": input, "dim": dim, "keepdim": keepdim, "dtype": dtype,
+                     **dict(zip(op.attributes, numbers, strict=True))}
+            record(op, bound, result, numbered_back(op) if op.numbered and dim is not None else None)
+        return engine.named(op, result) if several else result
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+def _respelled(op: Reduction, dim, keepdim: bool, named: dict):
+    """numpy's names for dim and keepdim, and an op's own attributes in their order."""
+    named = dict(named)
+    dim, keepdim = named.pop("axis", dim), named.pop("keepdims", keepdim)
+    numbers = tuple(float(named.pop(name, op.defaults.get(name))) for name in op.attributes)
+    if named:
+        raise TypeError(f"{op.name}() got an unexpected keyword argument '{next(iter(named))}'")
+    return dim, keepdim, numbers
+
+
+def _require_tensor(op: Reduction, x) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
+                        f"{type(x).__name__}")
 
 
 def dims_of(op: Reduction, dim, rank: int) -> tuple[int, ...]:
@@ -23,7 +80,7 @@ def dims_of(op: Reduction, dim, rank: int) -> tuple[int, ...]:
     if isinstance(dim, int):
         return (sh.wrap_dim(dim, rank, op.name),) if rank else (sh.wrap_dim(dim, rank, op.name),)[:0]
     dims = tuple(sorted(sh.wrap_dims(dim, rank, op.name)))
-    if not dims:
+    if not dims and not op.bare:
         return tuple(range(rank))
     return dims if rank else ()
 
@@ -32,36 +89,56 @@ def reduced_shape(shape, dims, keepdim: bool) -> tuple[int, ...]:
     return tuple(1 if d in dims else n for d, n in enumerate(shape) if keepdim or d not in dims)
 
 
+#: from this many float32 on, a `wide` op folds in float64
+MANY = 1 << 14
+_WIDER = {dt.float32: dt.float64, dt.complex64: dt.complex128}
+
+
 @lru_cache(maxsize=4096)
-def _stages(op: Reduction, source: dt.dtype, operating: dt.dtype, axis: int):
-    """Fold and stores of an op over elements of a dtype; operands are the results, then x."""
-    compute = operating.compute
-    start = op.start(compute) if callable(op.start) else op.start
+def _stages(op: Reduction, source: dt.dtype, compute: dt.dtype, axis: int):
+    """Stages before the stores, the finished values, and the kernel's parameters by name."""
+    chain = (op,) if op.after is None else (op.after, op)
+    names = ["count"] if any("count" in _finish_wants(o) for o in chain) else []
+    names += op.attributes
+    number = compute.to_real() if compute.kind in "fc" else dt.float64
+    given = {name: ex.param(k, number) for k, name in enumerate(names)}
+    x = ex.cast(ex.input(_result_count(op), source.compute), compute)
+    stages, finished, states = [], None, 0
+    for step in chain:
+        fold, finished, made = _fold(step, x, axis, states, given, finished)
+        stages.append(("fold", fold))
+        states += made
+        if op.after is step:
+            given[step.name] = finished
+    return tuple(stages), _tuple(finished), (number,) * len(names), "count" in names
+
+
+def _fold(op: Reduction, x: ex.Expr, axis: int, done: int, given: dict, before):
+    """One op's fold, its finished value or values, and how many states it has."""
+    start = op.start(x.dtype) if callable(op.start) else op.start
     several = isinstance(start, tuple)
-    starts = tuple(s if isinstance(s, ex.Expr) else ex.const(s, compute)
-                   for s in (start if several else (start,)))
+    starts = tuple(s if isinstance(s, ex.Expr) else ex.const(s, x.dtype) for s in _tuple(start))
     n = len(starts)
-    states = [ex.make("state", (), k, s.dtype) for k, s in enumerate(starts)]
-    others = [ex.make("state", (), n + k, s.dtype) for k, s in enumerate(starts)]
-    count = _result_count(op)
-    x = ex.cast(ex.input(count, source.compute), compute)
-    if op.indexed:
-        stepped = op.body(tuple(states), x, ex.index(axis))
-    else:
-        stepped = op.body(tuple(states) if several else states[0], x)
-    merge = op.merge or (lambda a, b: op.body(a, b))
-    merged = merge(tuple(states), tuple(others)) if several else merge(states[0], others[0])
-    fold = Fold(starts, _tuple(stepped), _tuple(merged))
-    fold = Fold(starts, *(tuple(ex.cast(e, s.dtype) for e, s in zip(part, starts, strict=True))
-                          for part in (fold.step, fold.merge)))
-    values = [ex.make("fold", (), k, s.dtype) for k, s in enumerate(starts)]
-    finished = values[0] if not several else tuple(values)
-    params: tuple = ()
+    states = tuple(ex.make("state", (), k, s.dtype) for k, s in enumerate(starts))
+    others = tuple(ex.make("state", (), n + k, s.dtype) for k, s in enumerate(starts))
+    values = tuple(ex.make("fold", (), done + k, s.dtype) for k, s in enumerate(starts))
+
+    def shaped(group):
+        return group if several else group[0]
+
+    extra = [ex.index(axis)] if op.indexed else [] if before is None else [before]
+    stepped = op.body(shaped(states), x, *extra, **{k: given[k] for k in op.attributes})
+    merged = (op.merge or op.body)(shaped(states), shaped(others))
+    step, merge = (tuple(ex.cast(e, s.dtype) for e, s in zip(_tuple(part), starts, strict=True))
+                   for part in (stepped, merged))
+    finished = shaped(values)
     if op.finish is not None:
-        wants_count = len(inspect.signature(op.finish).parameters) > 1
-        params = (compute if compute.kind == "f" else dt.float64,) if wants_count else ()
-        finished = op.finish(finished, *(ex.param(k, p) for k, p in enumerate(params)))
-    return fold, _tuple(finished), params
+        finished = op.finish(finished, *(given[name] for name in _finish_wants(op)))
+    return Fold(starts, step, merge), finished, n
+
+
+def _finish_wants(op: Reduction) -> list[str]:
+    return [] if op.finish is None else list(inspect.signature(op.finish).parameters)[1:]
 
 
 def _tuple(value) -> tuple:
@@ -72,25 +149,28 @@ def _result_count(op: Reduction) -> int:
     return len(op.results) if op.results else 1
 
 
-def result_dtypes(op: Reduction, operating: dt.dtype) -> list[dt.dtype]:
+def result_dtypes(op: Reduction, operating: dt.dtype, wanted: dt.dtype | None) -> list[dt.dtype]:
     if op.results:
         return [dt.RULES[rule](operating) for rule in op.results.values()]
-    return [dt.RULES[op.rule](operating)]
+    if op.result is not None:
+        return [op.result(operating)]
+    return [wanted if wanted is not None else dt.RULES[op.rule](operating)]
 
 
 def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | None):
-    """(signatures of results, machine code, last argument, count or None, walk)."""
+    """(signatures of results, machine code, last argument, (count,) or (), walk)."""
+    if wanted is not None and not op.typed:
+        raise TypeError(f"{op.name}() got an unexpected keyword argument 'dtype'")
+    if op.accepts is not None:
+        op.accepts(wanted or x.dtype)
     dims = dims_of(op, dim, x.rank)
     if not op.empty and any(x.shape[d] == 0 for d in dims):
         _refuse_empty(op, x, dim)
-    source = wanted or x.dtype
-    operating = dt.operating(op.rule, source)
+    operating = dt.operating(op.rule, wanted or x.dtype)
     shape = reduced_shape(x.shape, dims, keepdim)
-    dtypes = [wanted] if wanted is not None and not op.results and op.rule in (
-        dt.SUM, dt.FLOAT, dt.SAME) else result_dtypes(op, operating)
-    sigs = [signature(d, shape, None, x.device) for d in dtypes]
+    sigs = [signature(d, shape, None, x.device) for d in result_dtypes(op, operating, wanted)]
     if x.device is META or sigs[0].numel == 0:
-        return sigs, None, 0, None, None
+        return sigs, None, 0, (), None
     full = reduced_shape(x.shape, dims, True)
     spread = [tuple(0 if d in dims else s for d, s in enumerate(sh.contiguous_strides(full)))
               for _ in sigs]
@@ -98,16 +178,16 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
                           [*(s.dtype.itemsize for s in sigs), x.dtype.itemsize], op.indexed)
     if op.indexed and walk.reduced != 1:
         return None
-    lanes = _lanes(walk)
-    fold, finished, params = _stages(op, x.dtype, operating, walk.kept)
+    count = prod(x.shape[d] for d in dims)
+    compute = operating.compute
+    if op.wide and count >= MANY:
+        compute = _WIDER.get(compute, compute)
+    stages, finished, params, counts = _stages(op, x.dtype, compute, walk.kept)
     stores = tuple(Store(k, ex.cast(value, s.dtype.compute)) for k, (value, s) in enumerate(
         zip(finished, sigs, strict=True)))
     kernel = Kernel(operands_of(walk, [*(s.dtype for s in sigs), x.dtype], len(sigs)), params,
-                    walk.kept, walk.reduced, lanes, (("fold", fold), ("row", stores)))
-    count = 1
-    for d in dims:
-        count *= x.shape[d]
-    return sigs, compile_kernel(kernel), walk.last, float(count) if params else None, walk
+                    walk.kept, walk.reduced, _lanes(walk), (*stages, ("row", stores)))
+    return sigs, compile_kernel(kernel), walk.last, (float(count),) if counts else (), walk
 
 
 def _lanes(walk) -> str:
@@ -119,8 +199,11 @@ def _lanes(walk) -> str:
 
 
 def _refuse_empty(op: Reduction, x: Signature, dim):
+    name = op.results_name or op.name
     if dim is None:
-        raise RuntimeError(f"{op.name}(): Expected reduction dim to be specified for input.numel() "
-                           "== 0. Specify the reduction dim with the 'dim' argument.")
-    raise IndexError(f"{op.name}(): Expected reduction dim {dim} to have non-zero size, but the input "
+        kind = IndexError if op.indexed and not op.results else RuntimeError
+        raise kind(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                   f"Specify the reduction dim with the 'dim' argument; the input has shape "
+                   f"{tuple(x.shape)}.")
+    raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size, but the input "
                      f"has shape {tuple(x.shape)}.")

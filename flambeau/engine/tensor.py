@@ -119,7 +119,7 @@ class Tensor:
     ptr: int          # address of the first element
     mem: object       # the storage, which keeps the bytes alive
     node: object      # None, LEAF, or the step of the graph that made this tensor
-    base: Tensor      # of a view: the tensor whose storage it shares; else not set
+    base: Tensor      # of a view: the tensor it was taken from; else not set
 
     __module__ = "torch"
 
@@ -149,11 +149,13 @@ def empty(sig: Signature) -> Tensor:
 
 
 def base_of(x: Tensor) -> Tensor | None:
-    """The tensor whose storage a view shares, or None."""
+    """The tensor at the root of a chain of views, or None of one that is no view."""
+    base = None
     try:
-        return x.base
+        while True:
+            base = x = x.base
     except AttributeError:
-        return None
+        return base
 
 
 def offset_of(x: Tensor) -> int:

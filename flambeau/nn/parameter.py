@@ -15,7 +15,7 @@ __all__ = [
 ]
 
 
-class ParameterType(type(Tensor)):
+class ParameterType(type(Tensor)):  # type: ignore[misc]
     """Counts tensors of other subclasses as parameters once they have been made one."""
 
     def __instancecheck__(cls, instance):
@@ -49,7 +49,7 @@ class Parameter(Tensor, metaclass=ParameterType):
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
-            memo[id(self)] = type(self)(_preserved_copy(self), self.requires_grad)
+            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
         return memo[id(self)]
 
     def __repr__(self):
@@ -71,7 +71,7 @@ class Buffer(Tensor):
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
-            copied = type(self)(_preserved_copy(self), persistent=self.persistent)
+            copied = type(self)(self.detach().clone(), persistent=self.persistent)
             memo[id(self)] = copied.requires_grad_(self.requires_grad)
         return memo[id(self)]
 
@@ -80,10 +80,6 @@ class Buffer(Tensor):
 
     def __reduce_ex__(self, protocol):
         return _rebuild_buffer, (self.detach(), self.requires_grad, self.persistent)
-
-
-def _preserved_copy(tensor):
-    return tensor.detach().clone(memory_format=flambeau.preserve_format)
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):
@@ -106,7 +102,7 @@ _ALLOWED_WITHOUT_SHAPE = {
 class UninitializedTensorMixin:
     """What a parameter and a buffer share until their shape is known."""
 
-    _becomes = None
+    _becomes: type
 
     def materialize(self, shape, device=None, dtype=None):
         """Take a shape, and with it the class of an ordinary parameter or buffer."""

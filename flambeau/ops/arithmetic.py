@@ -2,21 +2,64 @@
 
 from __future__ import annotations
 
+from ..core import dtype as dt
 from ..core import expr as e
-from ..core.expr import where
-from .declare import FLOAT, SAME, composite, pointwise
+from ..core.expr import Expr, where
+from .declare import FLOAT, REAL, SAME, composite, engine, pointwise
+from .refusal import accepts, is_signature, no_kernel, spoken
+
+# -- sums and products -------------------------------------------------------------------------
 
 
-@pointwise(SAME)
+def _check_alpha(operands, attributes) -> None:
+    """torch's rules for the factor of the second operand."""
+    alpha = attributes.get("alpha", 1)
+    if type(alpha) is int:
+        return
+    dtypes = [o.dtype if is_signature(o) else dt.of_scalar(o) for o in operands]
+    kinds = {d.kind for d in dtypes}
+    if isinstance(alpha, bool):
+        if kinds != {"b"}:
+            raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    elif isinstance(alpha, complex):
+        if "c" not in kinds:
+            raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex "
+                               "number.")
+    elif not kinds & set("fc"):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point "
+                           "number.")
+
+
+def _check_sub(operands, attributes) -> None:
+    booleans = [o for o in operands if is_signature(o) and o.dtype is dt.bool_]
+    if len(booleans) == 2:
+        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. Use "
+                           "the `^` or `logical_xor()` operator instead.")
+    if booleans:
+        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported. If you "
+                           "are trying to invert a mask, use the `~` or `logical_not()` operator "
+                           "instead.")
+    _check_alpha(operands, attributes)
+
+
+@pointwise(SAME, check=_check_alpha)
 def add(x, y, *, alpha=1):
     """x + alpha * y"""
+    if x.dtype is dt.bool_:
+        return x | (y & bool(alpha) if isinstance(alpha, (bool, int)) else y & (alpha != 0))
     return x + alpha * y
 
 
-@pointwise(SAME)
+@pointwise(SAME, check=_check_sub)
 def sub(x, y, *, alpha=1):
     """x - alpha * y"""
     return x - alpha * y
+
+
+@composite(method=False)
+def rsub(input, other, *, alpha=1):
+    """other - alpha * input"""
+    return sub(other, input, alpha=alpha)
 
 
 @pointwise(SAME)
@@ -25,24 +68,329 @@ def mul(x, y):
     return x * y
 
 
+@mul.gradient
+def mul(g, x, y):
+    return lambda: g * e.conj(y), lambda: g * e.conj(x)
+
+
+def _negatable(operands, attributes) -> None:
+    if operands[0].dtype is dt.bool_:
+        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are "
+                           "trying to invert a mask, use the `~` or `logical_not()` operator instead.")
+
+
+@pointwise(SAME, check=_negatable)
+def neg(x):
+    """-x"""
+    return -x
+
+
+@composite
+def positive(input):
+    """The tensor itself; refuses booleans."""
+    if input.dtype is dt.bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+@pointwise(REAL, check=accepts("abs_cpu", "iufc"))
+def abs(x):
+    """The absolute value."""
+    return e.make("abs", (x,), None, x.dtype.to_real())
+
+
+@abs.gradient
+def abs(g, x):
+    return g * sgn(x)
+
+
+def _no_complex_sign(operands, attributes) -> None:
+    if operands[0].dtype.kind == "c":
+        raise NotImplementedError("Unlike NumPy, torch.sign is not intended to support complex "
+                                  "numbers. Please use torch.sgn instead.")
+
+
+@pointwise(SAME, check=_no_complex_sign)
+def sign(x):
+    """-1, 0 or 1"""
+    if x.dtype.kind == "b":
+        return x
+    zero, one = e.const(0, x.dtype), e.const(1, x.dtype)
+    if x.dtype.kind == "u":
+        return where(x > 0, one, zero)
+    return where(x > 0, one, where(x < 0, -one, where(e.isnan(x), x - x, zero)))
+
+
+@sign.gradient
+def sign(g):
+    return None
+
+
+@pointwise(SAME)
+def sgn(x):
+    """x / |x|, and 0 at 0"""
+    if x.dtype.kind != "c":
+        return sign(x)
+    size = e.make("abs", (x,), None, x.dtype.to_real())
+    return where(size == 0, e.const(0, x.dtype), x / e.cast(size, x.dtype))
+
+
+@pointwise(SAME, promote=(0, 1, 2), check=accepts("addcmul_cpu_out", "iufc"))
+def addcmul(x, tensor1, tensor2, *, value=1):
+    """x + value * tensor1 * tensor2"""
+    return x + e.cast(_lifted(value, x), x.dtype) * tensor1 * tensor2
+
+
+def _lifted(value, like: Expr) -> Expr:
+    return value if isinstance(value, Expr) else e.const(value, like.dtype)
+
+
+def _no_integers(operands, attributes) -> None:
+    if all(o.dtype.kind in "biu" for o in operands[1:]):
+        raise RuntimeError("Integer division with addcdiv is no longer supported, and in a future  "
+                           "release addcdiv will perform a true division of tensor1 and tensor2.")
+
+
+@pointwise(SAME, promote=(0, 1, 2), check=_no_integers)
+def addcdiv(x, tensor1, tensor2, *, value=1):
+    """x + value * tensor1 / tensor2"""
+    return x + value * (tensor1 / tensor2)
+
+
+def _same_dtypes(operands, attributes) -> None:
+    for name, o in zip(("end", "weight"), operands[1:], strict=True):
+        if is_signature(o) and o.dtype is not operands[0].dtype:
+            raise RuntimeError(f"expected dtype {_c_name(operands[0].dtype)} for `{name}` but got dtype "
+                               f"{_c_name(o.dtype)}")
+    if operands[0].dtype.kind not in "fc":
+        raise no_kernel("lerp_kernel_scalar", operands[0].dtype)
+
+
+def _c_name(d: dt.dtype) -> str:
+    return {"float32": "float", "float64": "double", "int64": "long int"}.get(d.name, d.name)
+
+
+@pointwise(SAME, check=_same_dtypes)
+def lerp(x, end, weight):
+    """x + weight * (end - x), computed from the nearer end"""
+    move = end - x
+    return where(e.make("abs", (weight,), None, weight.dtype.to_real()) < 0.5, x + weight * move,
+                 end - move * (1 - weight))
+
+
+@lerp.gradient
+def lerp(g, x, end, weight):
+    return (lambda: g * e.conj(1 - weight), lambda: g * e.conj(weight),
+            lambda: g * e.conj(end - x))
+
+
+# -- division ------------------------------------------------------------------------------------
+
+
 @pointwise(FLOAT, backward="DivBackward0")
 def true_divide(x, y):
     """x / y, in floating point"""
     return x / y
 
 
-@pointwise(SAME)
-def neg(x):
-    """-x"""
-    return -x
+@true_divide.gradient
+def true_divide(g, x, y):
+    return lambda: g / e.conj(y), lambda: -g * e.conj(x / y / y)
 
 
-@pointwise(SAME, bake=(2, 3, 0.5, 1, 0, -1))
+@pointwise(SAME, method=False, inplace=False, function_form=False, backward="DivBackward1",
+           check=accepts("div_trunc_cpu", "iuf"))
+def truncated_quotient(x, y):
+    """x / y rounded towards zero"""
+    return e.call("truncdiv", x, y) if x.dtype.kind in "iu" else e.call("trunc", x / y)
+
+
+def _floor_of_quotient(x, y):
+    """The whole number below x / y, from the exact remainder."""
+    rest = e.call("fmod", x, y)
+    quotient = (x - rest) / y
+    quotient = where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
+    whole = e.call("floor", quotient)
+    whole = where(quotient - whole > 0.5, whole + 1, whole)
+    zero = e.call("copysign", e.const(0, x.dtype), x / y)
+    return where(y == 0, x / y, where(quotient == 0, zero, whole))
+
+
+@pointwise(SAME, method=False, inplace=False, function_form=False, backward="DivBackward1",
+           check=accepts("div_floor_cpu", "biuf"))
+def floored_quotient(x, y):
+    """x / y rounded down"""
+    if x.dtype.kind == "b":
+        raise no_kernel("div_floor_cpu", x.dtype)
+    if x.dtype.kind == "f":
+        return _floor_of_quotient(x, y)
+    quotient = e.call("truncdiv", x, y)
+    if x.dtype.kind == "u":
+        return quotient
+    below = (e.call("fmod", x, y) != 0) & ((x < 0) != (y < 0))
+    return quotient - e.cast(below, x.dtype)
+
+
+@floored_quotient.gradient
+def floored_quotient(g):
+    return None, None
+
+
+@pointwise(SAME, method=False, inplace=False, function_form=False, backward="RemainderBackward0",
+           check=accepts("remainder_cpu", "biuf"))
+def floored_remainder(x, y):
+    """What x / y rounded down leaves; it has the sign of y"""
+    if x.dtype.kind == "b":
+        raise no_kernel("remainder_cpu", x.dtype)
+    rest = e.call("fmod", x, y)
+    if x.dtype.kind == "u":
+        return rest
+    return where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest)
+
+
+@floored_remainder.gradient
+def floored_remainder(g, x, y):
+    return g, lambda: -g * floored_quotient(x, y)
+
+
+@pointwise(SAME, method=False, inplace=False, function_form=False, backward="FmodBackward0",
+           check=accepts("fmod_cpu", "biuf"))
+def truncated_remainder(x, y):
+    """What x / y rounded towards zero leaves; it has the sign of x"""
+    if x.dtype.kind == "b":
+        raise no_kernel("fmod_cpu", x.dtype)
+    return e.call("fmod", x, y)
+
+
+@truncated_remainder.gradient
+def truncated_remainder(g, x, y):
+    return g, lambda: -g * truncated_quotient(x, y)
+
+
+def _whole(value) -> bool:
+    """Whether a number or a tensor counts in integers."""
+    if isinstance(value, (bool, int)):
+        return True
+    return hasattr(value, "dtype") and getattr(value.dtype, "kind", "f") in "biu"
+
+
+def _dividing(op, input, other):
+    """Divide; integers refuse a divisor of 0, which has no integer answer."""
+    if _whole(input) and _whole(other):
+        if not hasattr(other, "sig"):
+            zero = other == 0
+        elif other.is_meta:
+            zero = False
+        else:
+            zero = not engine.to_array(other).all() and getattr(input, "nbytes", 1) > 0
+        if zero:
+            raise RuntimeError("ZeroDivisionError")
+    return op(input, other)
+
+
+_QUOTIENTS = {
+    None:    true_divide,
+    "trunc": lambda x, y: _dividing(truncated_quotient, x, y),
+    "floor": lambda x, y: _dividing(floored_quotient, x, y),
+}
+
+
+@composite(inplace=True)
+def div(input, other, *, rounding_mode=None):
+    """input / other, in floating point, or rounded towards zero ('trunc') or down ('floor')"""
+    if rounding_mode not in _QUOTIENTS:
+        raise RuntimeError("div expected rounding_mode to be one of None, 'trunc', or 'floor' but "
+                           f"found '{rounding_mode}'")
+    return _QUOTIENTS[rounding_mode](input, other)
+
+
+@composite(inplace=True)
+def floor_divide(input, other):
+    """input / other rounded down"""
+    return _dividing(floored_quotient, input, other)
+
+
+@composite(inplace=True)
+def remainder(input, other):
+    """What division rounded down leaves; it has the divisor's sign."""
+    return _dividing(floored_remainder, input, other)
+
+
+@composite(inplace=True)
+def fmod(input, other):
+    """What division rounded towards zero leaves; it has the dividend's sign."""
+    return _dividing(truncated_remainder, input, other)
+
+
+@pointwise(FLOAT)
+def reciprocal(x):
+    """1 / x"""
+    return 1 / x
+
+
+@reciprocal.gradient
+def reciprocal(g, out):
+    return -g * e.conj(out * out)
+
+
+# -- powers --------------------------------------------------------------------------------------
+
+
+class _Exponents:
+    """The exponents that become part of a kernel: whole numbers and halves."""
+
+    def __contains__(self, value) -> bool:
+        return isinstance(value, (int, float)) and (isinstance(value, int) or value in (
+            0.5, -0.5, 2.0, 3.0, 1.0, 0.0, -1.0, -2.0))
+
+
+def _check_pow(operands, attributes) -> None:
+    x, exponent = operands
+    if all(o.dtype is dt.bool_ if is_signature(o) else isinstance(o, bool) for o in operands):
+        raise no_kernel("pow", dt.bool_)
+    if isinstance(exponent, int) and exponent < 0 and is_signature(x) and x.dtype.kind in "biu":
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+
+
+def _integer_power(x, n):
+    """By squaring; a negative power of an integer is 0, but for 1 and -1."""
+    result, square, rest = e.const(1, x.dtype), x, n
+    bits = 8 * x.dtype.itemsize - (x.dtype.kind == "i")
+    if n.head == "const":
+        bits = max(n.attr.bit_length(), 1)
+    for bit in range(bits):
+        odd = (rest & e.const(1, x.dtype)) != 0
+        result = where(odd, result * square, result)
+        rest = rest >> e.const(1, x.dtype)
+        if bit + 1 < bits:
+            square = square * square
+    if x.dtype.kind == "u" or n.head == "const":
+        return result
+    one, zero = e.const(1, x.dtype), e.const(0, x.dtype)
+    turned = where((n & one) != 0, -one, one)
+    return where(n < 0, where(x == 1, one, where(x == -1, turned, zero)), result)
+
+
+#: powers that are cheaper, or exacter, another way
+_EASY_POWERS = {
+    2:    lambda x: x * x,
+    3:    lambda x: x * x * x,
+    1:    lambda x: x,
+    0:    lambda x: e.const(1, x.dtype),
+    -1:   lambda x: 1 / x,
+    -2:   lambda x: 1 / (x * x),
+    0.5:  lambda x: e.call("sqrt", x),
+    -0.5: lambda x: 1 / e.call("sqrt", x),
+}
+
+
+@pointwise(SAME, bake=_Exponents(), check=_check_pow)
 def pow(x, exponent):
     """x raised to `exponent`, elementwise"""
-    if exponent.head == "const" and exponent.attr in (2, 3):
-        return x ** int(exponent.attr)
-    return e.call("pow", x, exponent)
+    if x.dtype.kind in "biu":
+        return _integer_power(x, exponent)
+    easy = _EASY_POWERS.get(exponent.attr) if exponent.head == "const" else None
+    return easy(x) if easy is not None else e.call("pow", x, exponent)
 
 
 @pow.gradient
@@ -50,14 +398,89 @@ def pow(g, x, exponent, out):
     zero = e.const(0, x.dtype)
 
     def base():
-        if e.is_const(exponent, 2):
-            return g * (2 * x)
+        if exponent.head == "const":
+            if exponent.attr == 0:
+                return None
+            less = e.const(exponent.attr - 1, exponent.dtype)
+            return g * e.conj(exponent * pow(x, less))
         return where(exponent == 0, zero, g * e.conj(exponent * pow(x, exponent - 1)))
 
     def power():
-        return where((x == 0) & (exponent >= 0), zero, g * e.conj(out * log(x)))
+        still = (x == 0) & (e.real(exponent) >= 0)
+        return where(still, zero, g * e.conj(out * log(x)))
 
     return base, power
+
+
+@composite(inplace=False)
+def float_power(input, exponent):
+    """input raised to `exponent`, in double precision"""
+    wanted = _float_power_dtype(input, exponent)
+    return pow(_in(input, wanted), _in(exponent, wanted))
+
+
+def _float_power_dtype(*values) -> dt.dtype:
+    complex_ones = [v for v in values if isinstance(v, complex)
+                    or (hasattr(v, "sig") and v.dtype.kind == "c")]
+    return dt.complex128 if complex_ones else dt.float64
+
+
+def _in(value, wanted: dt.dtype):
+    if hasattr(value, "sig"):
+        return engine.cast(value, wanted)
+    return complex(value) if wanted.kind == "c" else float(value)
+
+
+@composite(name="float_power_", function_form=False)
+def float_power_in_place(input, exponent):
+    """In-place form of `float_power`; the tensor must be in double precision."""
+    wanted = _float_power_dtype(input, exponent)
+    if input.dtype is not wanted:
+        raise RuntimeError(f"the base given to float_power_ has dtype {spoken(input.dtype)} but the "
+                           f"operation's result requires dtype {spoken(wanted)}")
+    return input.copy_(float_power(input, exponent))
+
+
+@composite(inplace=True)
+def square(input):
+    """input * input"""
+    return pow(input, 2)
+
+
+@pointwise(FLOAT)
+def sqrt(x):
+    """The square root."""
+    return e.call("sqrt", x)
+
+
+@sqrt.gradient
+def sqrt(g, out):
+    return g / e.conj(2 * out)
+
+
+@pointwise(FLOAT)
+def rsqrt(x):
+    """1 / sqrt(x)"""
+    return 1 / e.call("sqrt", x)
+
+
+@rsqrt.gradient
+def rsqrt(g, out):
+    return -0.5 * g * e.conj(out * out * out)
+
+
+@pointwise(SAME, check=accepts("hypot_cpu", "f"))
+def hypot(x, y):
+    """sqrt(x**2 + y**2)"""
+    return e.call("hypot", x, y)
+
+
+@hypot.gradient
+def hypot(g, x, y, out):
+    return lambda: g * (x / out), lambda: g * (y / out)
+
+
+# -- exponentials that other files build on --------------------------------------------------------
 
 
 @pointwise(FLOAT)
@@ -82,13 +505,7 @@ def log(g, x):
     return g / e.conj(x)
 
 
-@pointwise(SAME)
+@pointwise(SAME, inplace=False)
 def clone(x):
     """A copy, with its own memory."""
     return x
-
-
-@composite
-def square(x):
-    """x * x"""
-    return pow(x, 2)

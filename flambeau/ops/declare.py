@@ -7,7 +7,8 @@ an expression; called on anything else an op runs on the engine that is plugged 
 Parameters that are tensors are annotated: `T` for one, `Ts` for a list of them. A pointwise op's
 positional parameters are its operands, tensors or numbers; those after `*` are attributes. Numbers
 are given to the kernel when it runs, except attributes and values named in `bake`. Operands are
-joined to one dtype; `promote=(1, 2)` leaves the others, such as a condition, as they are.
+joined to one dtype; `promote=(1, 2)` leaves the others, such as a condition, as they are. `check`
+is given operands (signatures or numbers) and attributes before anything is planned, to refuse them.
 
 A gradient names what it wants among `g` (the gradient of the result), the op's own parameters,
 `out`, and `<name>_meta` for a parameter of which only shape and dtype matter: just what it names
@@ -110,15 +111,20 @@ class Pointwise(Op):
     kind = "pointwise"
 
     written_dtype = None  # of a derived op: the dtype its result always has
+    check: Callable | None = None  # raises for operands it refuses, before they are promoted
 
-    def __init__(self, function, name=None, *, promote=True, bake=(), **options):
+    def __init__(self, function, name=None, *, promote=True, bake=(), check=None, **options):
         super().__init__(function, name, **{"inplace": True, **options})
         positional = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
         self.operands = [p.name for p in self.parameters if p.kind in positional]
         self.attributes = [p.name for p in self.parameters if p.kind not in positional]
+        self.layouts: dict = {}  # kernels by dtypes, for shapes not met yet
         self.promoted = tuple(range(len(self.operands))) if promote is True else tuple(promote)
-        self.baked = frozenset(b for b in bake if isinstance(b, str))
-        self.baked_values = frozenset(b for b in bake if not isinstance(b, str))
+        self.baked, self.baked_values = frozenset(), bake
+        if isinstance(bake, (tuple, list)):
+            self.baked = frozenset(b for b in bake if isinstance(b, str))
+            self.baked_values = frozenset(b for b in bake if not isinstance(b, str))
+        self.check = check
 
     def bakes(self, value) -> bool:
         """Whether a number given as an operand becomes part of the kernel."""
@@ -149,10 +155,22 @@ class Pointwise(Op):
     def partials(self, node: Expr, moves) -> list[Expr | None]:
         """What each moving argument adds to the movement of this node."""
         attributes = dict(node.attr or ())
-        return [None if move is None else self.pull(i, move, node.args, node, attributes, False)
+        return [None if move is None else self._push(i, move, node, attributes)
                 for i, move in enumerate(moves)]
 
-    def pull(self, i: int, g: Expr, args, out: Expr, attributes: dict, conjugate: bool = True):
+    def _push(self, i: int, move: Expr, node: Expr, attributes: dict) -> Expr | None:
+        """How the node moves with argument i: the gradient of each real part, times the move."""
+        if node.dtype.kind != "c" and node.args[i].dtype.kind != "c":
+            return self.pull(i, move, node.args, node, attributes)
+        parts = []
+        for unit in (1, 1j) if node.dtype.kind == "c" else (1,):
+            back = self.pull(i, ex.const(unit, node.dtype), node.args, node, attributes)
+            if back is None:
+                return None
+            parts.append(ex.real(ex.conj(back) * move))
+        return parts[0] if len(parts) == 1 else ex.complex_of(*parts)
+
+    def pull(self, i: int, g: Expr, args, out: Expr, attributes: dict):
         """The gradient with respect to operand i, as an expr, or None if there is none."""
         if self.formula is not None:
             values = dict(zip(self.operands, args, strict=True)) | attributes
@@ -162,36 +180,58 @@ class Pointwise(Op):
             return part() if inspect.isfunction(part) else part
         leaves = [ex.make("state", (), 1000 + k, a.dtype) for k, a in enumerate(args)]
         body = self.element(leaves, attributes)
-        one = ex.const(1, leaves[i].dtype)
-        slope = ex.tangent(body, {leaves[i]: one})
-        if slope is None:
+        back = dict(zip(leaves, args, strict=True))
+        slopes = [ex.tangent(body, {leaves[i]: ex.const(unit, leaves[i].dtype)})
+                  for unit in ((1, 1j) if leaves[i].dtype.kind == "c" else (1,))]
+        if slopes[0] is None:
             return None
-        slope = ex.substitute(slope, dict(zip(leaves, args, strict=True)))
-        if conjugate and slope.dtype.kind == "c":
-            slope = ex.conj(slope)
-        return g * slope
+        return _backwards(g, [ex.substitute(slope, back) for slope in slopes])
+
+
+def _backwards(g: Expr, slopes: list[Expr]) -> Expr:
+    """A gradient from the slopes along the real and, of a complex operand, the imaginary axis."""
+    along = slopes[0]
+    if along.dtype.kind != "c":
+        parts = [g * slope for slope in slopes]
+    else:
+        parts = [ex.real(ex.conj(g) * slope) for slope in slopes]
+    return parts[0] if len(parts) == 1 else ex.complex_of(*parts)
 
 
 class Reduction(Op):
     """Elements along some dimensions folded into one.
 
     The body is one step of the fold: (state, element), or with `indexed` (state, element,
-    position along the reduced dimension), and returns the new state. `start` is a number, a tuple
-    of them, or a function of the dtype; `merge` joins two partial states (by default the step
-    itself); `finish(state)` or `finish(state, count)` makes the result. `results` names several
-    results with their dtype rules; `empty=False` refuses to reduce nothing.
+    position along the reduced dimension), and returns the new state. What follows `*` are
+    attributes: numbers given when the kernel runs. `start` is a number, a tuple of them, or a
+    function of the dtype; `merge` joins two partial states (by default the step itself);
+    `finish` makes the result of the state and of what it names among `count`, the attributes, and
+    the op of `after`. `after=other` first reduces by another op, whose result the step takes as
+    its third argument. `results` names several results with their dtype rules, and `result` is a
+    function of the dtype where no rule fits. `empty=False` refuses to reduce nothing, `accepts`
+    raises for dtypes it refuses, `wide` folds many float32 in float64, `typed` takes dtype=,
+    `numbered` calls its step of the graph Backward1 if dimensions were given, `named` is the
+    name its results are published under, and `bare` reduces nothing over no dimensions.
     """
 
     kind = "reduction"
 
     def __init__(self, function, name=None, *, start, merge=None, finish=None, empty=True,
-                 indexed=False, results=None, **options):
+                 indexed=False, results=None, result=None, after=None, accepts=None, wide=False,
+                 typed=False, numbered=False, named=None, bare=False, **options):
         super().__init__(function, name, **options)
+        self.results_name, self.bare = named, bare
         self.start, self.merge, self.finish = start, merge, finish
-        self.empty, self.indexed, self.results = empty, indexed, results
+        self.empty, self.indexed, self.results, self.result = empty, indexed, results, result
+        self.after, self.accepts, self.wide = after, accepts, wide
+        self.typed, self.numbered = typed, numbered
 
     def _read_parameters(self, function) -> None:
-        self.parameters = list(inspect.signature(_reduction_signature).parameters.values())
+        own = [p for p in inspect.signature(function).parameters.values()
+               if p.kind is p.KEYWORD_ONLY]
+        common = list(inspect.signature(_reduction_signature).parameters.values())
+        self.attributes = [p.name for p in own]
+        self.parameters = common + own
         self.names = [p.name for p in self.parameters]
         self.defaults = {p.name: p.default for p in self.parameters if p.default is not p.empty}
         self.tensor_names = ["x"]
@@ -204,10 +244,18 @@ class View(Op):
     """Another shape and strides over the same storage; no data moves.
 
     The body takes the input's signature (shape, strides, offset, dtype) and the op's own
-    arguments, and returns shape and strides, and an offset in elements if it moved.
+    arguments, and returns shape and strides, and an offset in elements if it moved, and a dtype if
+    it is another. Where no view will do it returns None, and `otherwise`, given the tensor and the
+    arguments, makes the result. With `variadic` the last parameter may be given as loose integers.
     """
 
     kind = "view"
+
+    def __init__(self, function, name=None, *, variadic=False, otherwise=None,
+                 differentiable=True, **options):
+        super().__init__(function, name, **options)
+        self.variadic, self.otherwise = variadic, otherwise
+        self.differentiable = differentiable
 
     def _read_parameters(self, function) -> None:
         super()._read_parameters(function)

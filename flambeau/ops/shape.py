@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from ..core import dtype as dt
 from ..core import shape as sh
+from ..core.formats import contiguous_format
+from .declare import T, composite, engine, registry
 from .declare import view as as_view
 
 
@@ -13,63 +16,24 @@ def ints(args) -> tuple[int, ...]:
     return tuple(int(a) for a in args)
 
 
-@as_view
-def expand(x, size):
-    """Repeat dimensions of size 1 without copying."""
-    lead = len(size) - x.rank
-    if lead < 0:
-        raise RuntimeError(
-            f"expand: the number of sizes provided ({len(size)}) must be greater or equal to the "
-            f"number of dimensions in the tensor ({x.rank})")
-    shape = tuple(x.shape[d - lead] if n == -1 and d >= lead else n for d, n in enumerate(size))
-    for d, n in enumerate(shape):
-        have = x.shape[d - lead] if d >= lead else 1
-        if n < 0 or (have not in (1, n)):
-            raise RuntimeError(
-                f"expand: The expanded size of the tensor ({n}) must match the existing size ({have}) "
-                f"at non-singleton dimension {d}. Target sizes: {list(size)}. Tensor sizes: "
-                f"{list(x.shape)}")
-    return shape, sh.expand_strides(x.shape, x.strides, shape)
+def _whole(op: str, name: str, values) -> tuple[int, ...]:
+    """A tuple of integers, or torch's TypeError."""
+    values = (values,) if isinstance(values, int) else values
+    if not isinstance(values, (tuple, list)) or not all(hasattr(v, "__index__") for v in values):
+        raise TypeError(f"{op}(): argument '{name}' must be tuple of ints, not "
+                        f"{type(values).__name__} {values!r}")
+    return tuple(v.__index__() for v in values)
 
 
-@expand.gradient
-def expand(g, x_meta):
-    return expand.engine.sum_to(g, x_meta.shape)
+# -- the same elements in the same order ---------------------------------------------------------
 
 
-@as_view
-def unsqueeze(x, dim):
-    """Insert a dimension of size 1."""
-    d = sh.wrap_dim(dim, x.rank + 1, "unsqueeze")
-    step = x.shape[d] * x.strides[d] if d < x.rank else 1
-    return (*x.shape[:d], 1, *x.shape[d:]), (*x.strides[:d], step, *x.strides[d:])
-
-
-@unsqueeze.gradient
-def unsqueeze(g, dim):
-    return squeeze(g, dim)
-
-
-@as_view
-def squeeze(x, dim=None):
-    """Drop dimensions of size 1."""
-    if dim is None:
-        dropped = set(range(x.rank))
-    else:
-        dropped = set(sh.wrap_dims((dim,) if isinstance(dim, int) else dim, x.rank, "squeeze"))
-    kept = [d for d in range(x.rank) if d not in dropped or x.shape[d] != 1]
-    return tuple(x.shape[d] for d in kept), tuple(x.strides[d] for d in kept)
-
-
-@squeeze.gradient
-def squeeze(g, x_meta):
-    return view(g, tuple(x_meta.shape))
-
-
-@as_view
-def view(x, shape):
-    """The same elements under another shape, if strides allow it."""
-    wanted = sh.infer_size(shape, x.numel)
+@as_view(variadic=True)
+def view(x, size):
+    """The same elements under another shape or another dtype, if strides allow it."""
+    if isinstance(size, dt.dtype):
+        return _as_dtype(x, size)
+    wanted = sh.infer_size(_whole("view", "size", size), x.numel)
     strides = sh.view_strides(x.shape, x.strides, wanted)
     if strides is None:
         raise RuntimeError(
@@ -80,8 +44,204 @@ def view(x, shape):
 
 
 @view.gradient
-def view(g, x_meta):
-    return view.engine.reshape(g, tuple(x_meta.shape))
+def view(g, x_meta, size):
+    if isinstance(size, dt.dtype):
+        return view(g, x_meta.dtype)
+    return reshape(g, tuple(x_meta.shape))
+
+
+def _as_dtype(x, dtype):
+    """Shape and strides of the same bytes read as another dtype."""
+    have, want = x.dtype.itemsize, dtype.itemsize
+    if have == want:
+        return x.shape, x.strides, 0, dtype
+    if not x.rank:
+        raise RuntimeError("view: self.dim() cannot be 0 to view "
+                           f"{x.dtype} as {dtype} (different element sizes)")
+    if x.strides[-1] != 1 and x.shape[-1] != 1:
+        raise RuntimeError("view: self.stride(-1) must be 1 to view "
+                           f"{x.dtype} as {dtype} (different element sizes), but got {x.strides[-1]}")
+    if have > want:
+        ratio = have // want
+        return ((*x.shape[:-1], x.shape[-1] * ratio),
+                (*(s * ratio for s in x.strides[:-1]), 1), 0, dtype)
+    ratio = want // have
+    if x.shape[-1] % ratio or any(s % ratio for s in x.strides[:-1]):
+        raise RuntimeError(f"view: self.size(-1) and the strides must be divisible by {ratio} to view "
+                           f"{x.dtype} as {dtype} (different element sizes), but got "
+                           f"{tuple(x.shape)} with strides {x.strides}")
+    return ((*x.shape[:-1], x.shape[-1] // ratio),
+            (*(s // ratio for s in x.strides[:-1]), 1), 0, dtype)
+
+
+def _copied(x, shape):
+    return view(engine.contiguous(x), shape)
+
+
+@as_view(variadic=True, otherwise=_copied, backward="ViewBackward0")
+def reshape(x, shape):
+    """The same elements under another shape: a view if strides allow it, else a copy."""
+    wanted = sh.infer_size(_whole("reshape", "shape", shape), x.numel)
+    strides = sh.view_strides(x.shape, x.strides, wanted)
+    return None if strides is None else (wanted, strides)
+
+
+@reshape.gradient
+def reshape(g, x_meta):
+    return reshape(g, tuple(x_meta.shape))
+
+
+@composite
+def view_as(x, other):
+    """view(other.shape)"""
+    return view(x, tuple(other.shape))
+
+
+@composite(function_form=False)
+def reshape_as(x, other):
+    """reshape(other.shape)"""
+    return reshape(x, tuple(other.shape))
+
+
+@composite
+def flatten(x, start_dim=0, end_dim=-1):
+    """Dimensions from `start_dim` to `end_dim` made one."""
+    rank = x.sig.rank
+    start, end = (sh.wrap_dim(d, rank, "flatten") for d in (start_dim, end_dim))
+    if start > end:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    shape = tuple(x.sig.shape)
+    if rank == 0:
+        return reshape(x, (1,))
+    if start == end:
+        return x
+    count = 1
+    for n in shape[start:end + 1]:
+        count *= n
+    return reshape(x, (*shape[:start], count, *shape[end + 1:]))
+
+
+@composite
+def ravel(x):
+    """All elements in one dimension."""
+    return reshape(x, (-1,)) if x.sig.numel else reshape(x, (0,))
+
+
+@composite
+def unflatten(x, dim, sizes):
+    """One dimension made several."""
+    d = sh.wrap_dim(dim, x.sig.rank, "unflatten")
+    sizes = _whole("unflatten", "sizes", sizes)
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    shape = tuple(x.sig.shape)
+    try:
+        sizes = sh.infer_size(sizes, shape[d])
+    except RuntimeError as error:
+        raise RuntimeError(f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of "
+                           f"dim {d} ({shape[d]}) in the input tensor") from error
+    return view(x, (*shape[:d], *sizes, *shape[d + 1:]))
+
+
+# -- dimensions of size 1, and repeated ones -----------------------------------------------------
+
+
+@as_view(variadic=True)
+def expand(x, size):
+    """Repeat dimensions of size 1 without copying."""
+    size = _whole("expand", "size", size)
+    lead = len(size) - x.rank
+    if lead < 0:
+        raise RuntimeError(
+            f"expand: the number of sizes provided ({len(size)}) must be greater or equal to the "
+            f"number of dimensions in the tensor ({x.rank})")
+    shape = tuple(x.shape[d - lead] if n == -1 and d >= lead else n for d, n in enumerate(size))
+    for d, n in enumerate(shape):
+        have = x.shape[d - lead] if d >= lead else 1
+        if n < 0 or (have not in (1, n)):
+            raise RuntimeError(
+                f"expand: The expanded size of the tensor ({n}) must match the existing size ({have})"
+                f" at non-singleton dimension {d}. Target sizes: {list(size)}. Tensor sizes: "
+                f"{list(x.shape)}")
+    return shape, sh.expand_strides(x.shape, x.strides, shape)
+
+
+@expand.gradient
+def expand(g, x_meta):
+    return engine.sum_to(g, tuple(x_meta.shape))
+
+
+@composite(function_form=False)
+def expand_as(x, other):
+    """expand(other.shape)"""
+    return expand(x, tuple(other.shape))
+
+
+@composite
+def broadcast_to(x, size):
+    """expand(size)"""
+    return expand(x, size)
+
+
+@composite(method=False)
+def broadcast_tensors(*tensors):
+    """All tensors expanded to the shape they broadcast to."""
+    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    shape = sh.broadcast("broadcast_tensors", *[tuple(t.sig.shape) for t in tensors])
+    return tuple(expand(t, shape) for t in tensors)
+
+
+@as_view
+def unsqueeze(x, dim):
+    """Insert a dimension of size 1."""
+    if not isinstance(dim, int):
+        raise TypeError(f"unsqueeze(): argument 'dim' must be int, not {type(dim).__name__}")
+    d = sh.wrap_dim(dim, x.rank + 1, "unsqueeze")
+    step = x.shape[d] * x.strides[d] if d < x.rank else 1
+    return (*x.shape[:d], 1, *x.shape[d:]), (*x.strides[:d], step, *x.strides[d:])
+
+
+@unsqueeze.gradient
+def unsqueeze(g, dim):
+    return squeeze(g, dim)
+
+
+@as_view(variadic="optional")
+def squeeze(x, dim=()):
+    """Drop dimensions of size 1."""
+    if isinstance(dim, tuple) and not dim:
+        dropped = set(range(x.rank))
+    else:
+        dropped = set(sh.wrap_dims((dim,) if isinstance(dim, int) else dim, x.rank, "squeeze"))
+    kept = [d for d in range(x.rank) if d not in dropped or x.shape[d] != 1]
+    return tuple(x.shape[d] for d in kept), tuple(x.strides[d] for d in kept)
+
+
+@squeeze.gradient
+def squeeze(g, x_meta):
+    return reshape(g, tuple(x_meta.shape))
+
+
+def _at_least(name: str, convert):
+    def on_one_or_several(*tensors):
+        if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+            return tuple(convert(t) for t in tensors[0])
+        return convert(tensors[0]) if len(tensors) == 1 else tuple(convert(t) for t in tensors)
+
+    on_one_or_several.__name__ = name
+    on_one_or_several.__doc__ = f"Tensors with at least {name[8]} dimensions."
+    return composite(method=False)(on_one_or_several)
+
+
+atleast_1d = _at_least("atleast_1d", lambda x: x if x.sig.rank >= 1 else reshape(x, (1,)))
+atleast_2d = _at_least("atleast_2d", lambda x: x if x.sig.rank >= 2 else
+                       reshape(x, (1, 1)) if x.sig.rank == 0 else unsqueeze(x, 0))
+atleast_3d = _at_least("atleast_3d", lambda x: x if x.sig.rank >= 3 else
+                       reshape(x, (1, 1, 1)) if x.sig.rank == 0 else
+                       unsqueeze(unsqueeze(x, 0), -1) if x.sig.rank == 1 else unsqueeze(x, -1))
+
+
+# -- dimensions in another order -----------------------------------------------------------------
 
 
 @as_view
@@ -98,3 +258,420 @@ def transpose(x, dim0, dim1):
 @transpose.gradient
 def transpose(g, dim0, dim1):
     return transpose(g, dim0, dim1)
+
+
+@as_view
+def t(x):
+    """The transpose of a matrix."""
+    if x.rank > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {x.rank}D")
+    return x.shape[::-1], x.strides[::-1]
+
+
+@t.gradient
+def t(g):
+    return t(g)
+
+
+@as_view(variadic=True)
+def permute(x, dims):
+    """Dimensions in another order."""
+    dims = _whole("permute", "dims", dims)
+    if len(dims) != x.rank:
+        raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not "
+                           f"match the length of the desired ordering of dimensions i.e. input.dim() "
+                           f"= {x.rank} is not equal to len(dims) = {len(dims)}")
+    order = sh.wrap_dims(dims, x.rank, "permute")
+    return tuple(x.shape[d] for d in order), tuple(x.strides[d] for d in order)
+
+
+@permute.gradient
+def permute(g, dims):
+    rank = len(dims)
+    order = [d % rank for d in dims]
+    return permute(g, tuple(order.index(d) for d in range(rank)))
+
+
+def moved_order(rank: int, source, destination) -> tuple[int, ...]:
+    """The permutation that takes dimensions from some places to others."""
+    source, destination = (_whole("movedim", n, v) for n, v in
+                           (("source", source), ("destination", destination)))
+    if len(source) != len(destination):
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({list(source)} dims)"
+                           f" should contain the same number of dims as destination "
+                           f"({list(destination)} dims)")
+    source, destination = (sh.wrap_dims(d, rank, "movedim") for d in (source, destination))
+    order = [d for d in range(rank) if d not in source]
+    for place, d in sorted(zip(destination, source, strict=True)):
+        order.insert(place, d)
+    return tuple(order)
+
+
+@composite
+def movedim(x, source, destination):
+    """Dimensions taken to other places; the others keep their order."""
+    if x.sig.rank == 0:
+        moved_order(0, source, destination)
+        return permute(x, ())
+    return permute(x, moved_order(x.sig.rank, source, destination))
+
+
+@composite(function_form=False, method=False)
+def T_(x):
+    """All dimensions in reverse order."""
+    return permute(x, tuple(range(x.sig.rank))[::-1])
+
+
+def _conjugated(x):
+    return registry["conj"].run(x) if x.sig.dtype.kind == "c" else x
+
+
+@composite(function_form=False, method=False)
+def mT(x):
+    """Matrices transposed."""
+    if x.sig.rank < 2:
+        raise RuntimeError("tensor.mT is only supported on matrices or batches of matrices. Got "
+                           f"{x.sig.rank}-D tensor.")
+    return transpose(x, -2, -1)
+
+
+@composite
+def adjoint(x):
+    """Matrices transposed and conjugated."""
+    if x.sig.rank == 0:
+        return _conjugated(view(x, ()))
+    if x.sig.rank == 1:
+        raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. "
+                           "Got 1-D tensor.")
+    return _conjugated(transpose(x, -2, -1))
+
+
+@composite(function_form=False, method=False)
+def H(x):
+    """A matrix transposed and conjugated."""
+    if x.sig.rank not in (0, 2):
+        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {x.sig.rank}-D "
+                           "tensor.")
+    return adjoint(x)
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+@as_view
+def select(x, dim, index):
+    """One place along a dimension, which goes."""
+    if not x.rank:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    d = sh.wrap_dim(dim, x.rank, "select")
+    n = x.shape[d]
+    if not -n <= index < n:
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.shape)} at "
+                         f"dimension {d}")
+    return ((*x.shape[:d], *x.shape[d + 1:]), (*x.strides[:d], *x.strides[d + 1:]),
+            index % n * x.strides[d])
+
+
+def bounds(start, stop, step: int, n: int) -> tuple[int, int]:
+    """Where a slice of n elements starts, and how many it has."""
+    start = 0 if start is None else start
+    stop = n if stop is None else stop
+    start = min(max(start + n if start < 0 else start, 0), n)
+    stop = min(max(stop + n if stop < 0 else stop, start), n)
+    return start, -(-(stop - start) // step)
+
+
+@as_view(function_form=False, method=False)
+def slice(x, dim=0, start=None, end=None, step=1):
+    """Every `step`-th place along a dimension, from `start` to before `end`."""
+    if not x.rank:
+        raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
+    d = sh.wrap_dim(dim, x.rank, "slice")
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
+    first, count = bounds(start, end, step, x.shape[d])
+    return ((*x.shape[:d], count, *x.shape[d + 1:]),
+            (*x.strides[:d], x.strides[d] * step, *x.strides[d + 1:]), first * x.strides[d])
+
+
+@as_view(backward="SliceBackward0")
+def narrow(x, dim, start, length):
+    """`length` places along a dimension, from `start`."""
+    if not x.rank:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    d = sh.wrap_dim(dim, x.rank, "narrow")
+    n = x.shape[d]
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -n <= start <= n:
+        raise IndexError(f"start out of range (expected to be in range of [{-n}, {n}], but got "
+                         f"{start})")
+    start += n if start < 0 else 0
+    if start + length > n:
+        raise RuntimeError(f"narrow: start ({start}) + length ({length}) exceeds dimension size "
+                           f"({n}).")
+    return ((*x.shape[:d], length, *x.shape[d + 1:]), x.strides, start * x.strides[d])
+
+
+@as_view
+def diagonal(x, offset=0, dim1=0, dim2=1):
+    """The diagonals of two dimensions, as a last one."""
+    a, b = (sh.wrap_dim(d, x.rank, "diagonal") for d in (dim1, dim2))
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, columns = x.shape[a], x.shape[b]
+    if offset >= 0:
+        count, move = min(rows, columns - offset), offset * x.strides[b]
+    else:
+        count, move = min(rows + offset, columns), -offset * x.strides[a]
+    count = max(count, 0)
+    kept = [d for d in range(x.rank) if d not in (a, b)]
+    return ((*(x.shape[d] for d in kept), count),
+            (*(x.strides[d] for d in kept), x.strides[a] + x.strides[b]), move if count else 0)
+
+
+@as_view(function_form=False)
+def unfold(x, dimension, size, step):
+    """Windows of `size` places along a dimension, `step` apart, as a last dimension."""
+    d = sh.wrap_dim(dimension, x.rank, "unfold")
+    n, stride = (x.shape[d], x.strides[d]) if x.rank else (1, 1)
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
+    if size > n:
+        raise RuntimeError(f"maximum size for tensor at dimension {d} is {n} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    shape, strides = list(x.shape), list(x.strides)
+    if x.rank:
+        shape[d], strides[d] = (n - size) // step + 1, stride * step
+    return (*shape, size), (*strides, stride)
+
+
+@unfold.gradient
+def unfold(g, x_meta, dimension, size, step):
+    return engine.accumulated(x_meta, g, lambda zeros: unfold(zeros, dimension, size, step))
+
+
+@composite
+def as_strided(x: T, size, stride, storage_offset=None):
+    """A view of the storage with the given sizes and steps."""
+    return engine.as_strided(x, _whole("as_strided", "size", size),
+                             _whole("as_strided", "stride", stride), storage_offset)
+
+
+# -- parts that together are the whole ------------------------------------------------------------
+
+
+@composite(method=True)
+def unbind(x, dim=0):
+    """All places along a dimension, each as a tensor without it."""
+    if not x.sig.rank:
+        raise RuntimeError("unbind: Dimension specified as 0 but tensor has no dimensions")
+    d = sh.wrap_dim(dim, x.sig.rank, "unbind")
+    return engine.parts(x, "UnbindBackward0", d, None)
+
+
+@composite
+def split_with_sizes(x, split_sizes, dim=0):
+    """Consecutive parts of the given lengths along a dimension."""
+    if not x.sig.rank:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    d = sh.wrap_dim(dim, x.sig.rank, "split_with_sizes")
+    sizes = _whole("split_with_sizes", "split_sizes", split_sizes)
+    if any(s < 0 for s in sizes):
+        raise RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, but "
+                           f"got split_sizes={list(sizes)}")
+    if sum(sizes) != x.sig.shape[d]:
+        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {x.sig.shape[d]} "
+                           f"(input tensor's size at dimension {d}), but got split_sizes="
+                           f"{list(sizes)}")
+    return engine.parts(x, "SplitWithSizesBackward0", d, sizes)
+
+
+@composite
+def split(tensor, split_size_or_sections, dim=0, *, split_size=None):
+    """Consecutive parts of one length, or of the given lengths, along a dimension."""
+    x, size = tensor, split_size_or_sections if split_size is None else split_size
+    if not isinstance(size, int):
+        return split_with_sizes(x, size, dim)
+    if not x.sig.rank:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    d = sh.wrap_dim(dim, x.sig.rank, "split")
+    n = x.sig.shape[d]
+    if size < 0 or (size == 0 and n):
+        raise RuntimeError("split expects split_size be non-negative" if size < 0 else
+                           "split_size can only be 0 if dimension size is 0, but got dimension size "
+                           f"of {n}")
+    sizes = [min(size, n - start) for start in range(0, n, size)] if n else [0]
+    return engine.parts(x, "SplitBackward0", d, tuple(sizes))
+
+
+@composite
+def chunk(x, chunks, dim=0):
+    """At most `chunks` parts of equal length (the last may be shorter) along a dimension."""
+    if not x.sig.rank:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    n = x.sig.shape[sh.wrap_dim(dim, x.sig.rank, "chunk")]
+    if n == 0:
+        return split_with_sizes(x, (0,) * chunks, dim)
+    return split(x, -(-n // chunks), dim)
+
+
+@composite
+def tensor_split(x, indices_or_sections=None, dim=0, *, indices=None, sections=None):
+    """Parts between the given places, or a number of parts as equal as can be."""
+    if not x.sig.rank:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor "
+                           "with 0 dims")
+    cuts = next((c for c in (indices_or_sections, indices, sections) if c is not None), None)
+    d = sh.wrap_dim(dim, x.sig.rank, "tensor_split")
+    n = x.sig.shape[d]
+    if hasattr(cuts, "sig"):
+        cuts = _cuts_of(cuts)
+    if isinstance(cuts, int):
+        if cuts <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {cuts}")
+        small, extra = divmod(n, cuts)
+        sizes = [small + 1] * extra + [small] * (cuts - extra)
+        cuts = [sum(sizes[:k]) for k in range(1, len(sizes))]
+    edges = [0, *_whole("tensor_split", "indices_or_sections", cuts), n]
+    return tuple(slice(x, d, a, b) for a, b in zip(edges[:-1], edges[1:], strict=True))
+
+
+def _cuts_of(cuts):
+    if cuts.sig.dtype is not dt.int64 or cuts.sig.rank > 1:
+        raise RuntimeError("tensor_split expected tensor_indices_or_sections to be a zero-dimensional "
+                           f"or one-dimensional int64 tensor, but got {cuts.sig!r}")
+    found = cuts.tolist()
+    return tuple(found) if isinstance(found, list) else found
+
+
+def _split_along(name: str, least: int, dim_of):
+    def along(x, indices_or_sections=None, *, indices=None, sections=None):
+        cuts = next((c for c in (indices_or_sections, indices, sections) if c is not None), None)
+        rank = x.sig.rank
+        if rank < least:
+            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but "
+                               f"got a tensor with {rank} dimensions!")
+        d = dim_of(rank)
+        if isinstance(cuts, int) and (cuts <= 0 or x.sig.shape[d] % cuts):
+            raise RuntimeError(f"torch.{name} attempted to split along dimension {d}, but the size of "
+                               f"the dimension {x.sig.shape[d]} is not divisible by the split_size "
+                               f"{cuts}!")
+        return tensor_split(x, cuts, d)
+
+    along.__name__ = name
+    along.__doc__ = f"tensor_split for tensors of at least {least} dimensions."
+    return composite(along)
+
+
+hsplit = _split_along("hsplit", 1, lambda rank: 0 if rank == 1 else 1)
+vsplit = _split_along("vsplit", 2, lambda rank: 0)
+dsplit = _split_along("dsplit", 3, lambda rank: 2)
+
+
+# -- complex numbers as pairs -----------------------------------------------------------------------
+
+
+def _need_complex(name: str, x) -> None:
+    if x.dtype.kind != "c":
+        raise RuntimeError(f"{name} is only supported for complex tensors, not {x.dtype}")
+
+
+@as_view
+def view_as_real(x):
+    """Complex numbers as a last dimension of two."""
+    _need_complex("view_as_real", x)
+    return (*x.shape, 2), (*(s * 2 for s in x.strides), 1), 0, x.dtype.to_real()
+
+
+@view_as_real.gradient
+def view_as_real(g):
+    return view_as_complex(engine.contiguous(g))
+
+
+@as_view
+def view_as_complex(x):
+    """A last dimension of two as complex numbers."""
+    if x.dtype not in (dt.float32, dt.float64):
+        raise RuntimeError(f"view_as_complex is only supported for half, float and double tensors, "
+                           f"but got a tensor of scalar type: {x.dtype}")
+    if not x.rank:
+        raise RuntimeError("view_as_complex: Input tensor must have one or more dimensions")
+    if x.shape[-1] != 2:
+        raise RuntimeError("view_as_complex: Tensor must have a last dimension of size 2")
+    if x.strides[-1] != 1:
+        raise RuntimeError("view_as_complex: Tensor must have a last dimension with stride 1")
+    if any(s % 2 for s in x.strides[:-1]):
+        raise RuntimeError("view_as_complex: Tensor must have a stride divisible by 2 for all but "
+                           "last dimension")
+    return x.shape[:-1], tuple(s // 2 for s in x.strides[:-1]), 0, x.dtype.to_complex()
+
+
+@view_as_complex.gradient
+def view_as_complex(g):
+    return view_as_real(g)
+
+
+@composite(method=False)
+def real(x):
+    """The real parts."""
+    return select(view_as_real(x), -1, 0) if x.sig.dtype.kind == "c" else x
+
+
+@composite(method=False)
+def imag(x):
+    """The imaginary parts."""
+    if x.sig.dtype.kind != "c":
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return select(view_as_real(x), -1, 1)
+
+
+# -- the same elements, and copies of views ----------------------------------------------------------
+
+
+@as_view(method=False)
+def alias(x):
+    """The same view again."""
+    return x.shape, x.strides
+
+
+@alias.gradient
+def alias(g):
+    return g
+
+
+@composite(function_form=False)
+def contiguous(x, memory_format=contiguous_format):
+    """The tensor itself if it lies in memory in row-major order, else a copy that does."""
+    return engine.contiguous(x, memory_format)
+
+
+@as_view(differentiable=False)
+def detach(x):
+    """The same bytes outside the graph."""
+    return x.shape, x.strides
+
+
+#: views that also exist as copies
+COPIES = (alias, as_strided, detach, diagonal, expand, narrow, permute, select, slice, split,
+          split_with_sizes, squeeze, t, transpose, unbind, unfold, unsqueeze, view,
+          view_as_complex, view_as_real)
+
+
+def _copying(op):
+    def copy(*args, **kwargs):
+        found = op(*args, **kwargs)
+        if isinstance(found, tuple):
+            return tuple(engine.clone(f) for f in found)
+        return engine.contiguous(found) if not found.sig.contiguous else engine.clone(found)
+
+    copy.__name__ = f"{op.name}_copy"
+    copy.__doc__ = f"`{op.name}`, with memory of its own."
+    return composite(method=op.name == "narrow")(copy)
+
+
+for _op in COPIES:
+    _copying(_op)

@@ -89,7 +89,8 @@ class Muon(RuleOptimizer):
 def orthogonal(g, coefficients, steps, eps):
     """Near U V^T for g = U S V^T, by Newton-Schulz iterations.
 
-    They are x <- a x + (b y + c y y) x with y = x x^T. In bfloat16: the singular values need only land near one.
+    They are x <- a x + (b y + c y y) x with y = x x^T, in bfloat16: the singular values need
+    only land near one.
     """
     check(steps < 100, "Number of steps must be less than 100 for computational efficiency")
     check(g.dim() == 2, "Input tensor gradient must be a 2D matrix")

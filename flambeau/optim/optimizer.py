@@ -54,8 +54,8 @@ def _register(hooks, hook, prepend=False):
     return handle
 
 
-_global_pre_hooks = OrderedDict()
-_global_post_hooks = OrderedDict()
+_global_pre_hooks: OrderedDict = OrderedDict()
+_global_post_hooks: OrderedDict = OrderedDict()
 
 
 def register_optimizer_step_pre_hook(hook):

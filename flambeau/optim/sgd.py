@@ -74,5 +74,7 @@ class SGD(RuleOptimizer):
         buffer = momentum * buffer + keep * g
         return p - lr * (g + momentum * buffer if nesterov else buffer), buffer
 
-    def accepts_sparse(self, group):
-        return group["momentum"] == 0 and group["weight_decay"] == 0
+    def update(self, p, g, group):
+        # A buffer and a decaying weight move where there is no gradient, too.
+        everywhere = group["momentum"] != 0 or group["weight_decay"] != 0
+        super().update(p, g.to_dense() if g.is_sparse and everywhere else g, group)

@@ -8,7 +8,7 @@ from copy import deepcopy
 import flambeau
 from flambeau.nn import Module
 
-from .lr_scheduler import LRScheduler, per_group
+from .lr_scheduler.base import LRScheduler, per_group
 
 __all__ = [
     "AveragedModel",

@@ -19,10 +19,10 @@ _MEMBER_OBJECT_EX, _MEMBER_LONGLONG = 16, 17
 GIL_THRESHOLD = 1 << 16
 
 _SYMBOLS = ("PyLong_AsVoidPtr", "PyLong_AsSsize_t", "PyFloat_AsDouble", "PyErr_Occurred",
-            "PyList_Append", "PyObject_Free", "PyEval_SaveThread", "PyEval_RestoreThread")
+            "PyList_Append", "PyObject_Free", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef")
 
 
-class _MethodDef(ctypes.Structure):
+class MethodDef(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("method", ctypes.c_void_p),
                 ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
@@ -36,7 +36,7 @@ _keep_alive: list = []  # method definitions live as long as the functions made 
 
 def function_at(address: int, name: str):
     """A Python callable for a METH_FASTCALL function at an address."""
-    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    definition = MethodDef(name.encode(), address, _METH_FASTCALL, None)
     _keep_alive.append(definition)
     return _new_function(ctypes.addressof(definition), None, None)
 
@@ -86,9 +86,7 @@ held:
   call void @{name}({passed})
   br label %done
 done:
-  %count = load i64, ptr @_Py_NoneStruct
-  %more = add i64 %count, 1
-  store i64 %more, ptr @_Py_NoneStruct
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
   ret ptr @_Py_NoneStruct
 }}
 declare ptr @PyLong_AsVoidPtr(ptr)
@@ -97,6 +95,7 @@ declare double @PyFloat_AsDouble(ptr)
 declare ptr @PyErr_Occurred()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
+declare void @Py_IncRef(ptr)
 @_Py_NoneStruct = external global i64
 """
 
@@ -178,10 +177,9 @@ _FREE_AT, _CHANGED_AT, _VERSION_AT, _KEPT_AT = 32, 48, 56, 64
 _SIZE = 72
 
 STORAGE_IR = f"""
-@PyList_Append.pad = private constant i64 0
 declare i32 @PyList_Append(ptr, ptr)
 declare void @PyObject_Free(ptr)
-declare void @flambeau_decref(ptr)
+declare void @Py_DecRef(ptr)
 
 define void @storage_dealloc(ptr %self) {{
   %freep = getelementptr i8, ptr %self, i64 {_FREE_AT}
@@ -196,7 +194,7 @@ back:
   br i1 %had, label %drop, label %reuse
 drop:
   store i64 1, ptr %self
-  call void @flambeau_decref(ptr %changed)
+  call void @Py_DecRef(ptr %changed)
   br label %reuse
 reuse:
   %versionp = getelementptr i8, ptr %self, i64 {_VERSION_AT}
@@ -213,14 +211,14 @@ gone:
   %h{i} = icmp ne ptr %f{i}, null
   br i1 %h{i}, label %d{i}, label %n{i}
 d{i}:
-  call void @flambeau_decref(ptr %f{i})
+  call void @Py_DecRef(ptr %f{i})
   br label %n{i}
 n{i}:
 ''' for i in range(5))}
   %typep = getelementptr i8, ptr %self, i64 8
   %type = load ptr, ptr %typep
   call void @PyObject_Free(ptr %self)
-  call void @flambeau_decref(ptr %type)
+  call void @Py_DecRef(ptr %type)
   ret void
 }}
 """
@@ -250,8 +248,6 @@ def make_storage_type() -> type:
     A Python class could do this once per object only; a native one does it every time, in 20 ns.
     """
     j = jit()
-    j.llvm.add_symbol("flambeau_decref",
-                      ctypes.cast(_api.Py_DecRef, ctypes.c_void_p).value)
     (dealloc,) = j.load(j.compile(STORAGE_IR), "storage_dealloc")
     rows = [(name, _MEMBER_OBJECT_EX, 16 + 8 * i) for i, name in enumerate(_FIELDS)]
     rows += [("version", _MEMBER_LONGLONG, _VERSION_AT), ("kept", _MEMBER_LONGLONG, _KEPT_AT)]

@@ -11,6 +11,9 @@ from ..llvm import param_kinds, to_ir
 from .bridge import function_at, jit, wrapper_ir
 from .cache import Cache
 
+#: where the kernel behind a callable is, for native code that calls it directly
+ADDRESSES: dict = {}
+
 ATTRIBUTES = '\nattributes #0 = { nounwind "no-trapping-math"="true" }\n'
 
 
@@ -48,5 +51,7 @@ def load_or_build(key: str, name: str, build_ir):
     if code is None:
         code = j.compile(build_ir())
         store.put(key, code)
-    (address,) = j.load(code, f"{name}_py")
-    return function_at(address, name)
+    wrapper, address = j.load(code, f"{name}_py", name)
+    function = function_at(wrapper, name)
+    ADDRESSES[function] = address
+    return function

@@ -190,17 +190,21 @@ def cos(x: Expr) -> Expr:
     return SHIFTED_SINE[x.dtype](absolute(x), 1)
 
 
-@in_double
-def tan(x: Expr) -> Expr:
-    """sin / cos of the reduced angle, turned over in odd quadrants; in float64"""
-    a = absolute(x)
-    near = a <= NEAR[dt.float64]
-    quadrant, r, _ = _reduce_double(a)
-    far_quadrant, far_r, _ = _reduce_far_single(a)
-    quadrant, r = where(near, quadrant, far_quadrant), where(near, r, far_r)
+def _tangent(quadrant: Expr, r: Expr) -> Expr:
+    """tan(quadrant pi/2 + r): a ratio, turned over in odd quadrants."""
     s, c = reduced_sine(r), reduced_cosine(r)
     odd = (quadrant & 1) == 1
-    return _with_sign_of(x, where(odd, -c, s) / where(odd, s, c))
+    return where(odd, -c, s) / where(odd, s, c)
+
+
+@in_double
+def tan(x: Expr) -> Expr:
+    """sin / cos of the reduced angle; in float64, for float32 arguments"""
+    a = absolute(x)
+    quadrant, r, _ = _reduce_double(a)
+    fast = _tangent(quadrant, r)
+    quadrant, r, _ = _reduce_far_single(a)
+    return _with_sign_of(x, rarely(a > NEAR[dt.float64], _tangent(quadrant, r), fast))
 
 
 # -- inverses, float32 -------------------------------------------------------------------------

@@ -184,8 +184,8 @@ def _join(e: Expr, f: Expr, base: str = NATURAL) -> Expr:
 
 def _with_limits(x: Expr, inside: Expr) -> Expr:
     """The logarithm of what is not a positive number: -inf at 0, NaN below, inf at infinity."""
-    outside = where(x == 0, expr.const(-INF, x.dtype), where(x == INF, x, NAN))
-    return where((x > 0) & (x < INF), inside, outside)
+    outside = where(x == 0, expr.const(-INF, x.dtype), NAN)
+    return where(x > 0, where(x < INF, inside, x), outside)
 
 
 def log(x: Expr) -> Expr:
@@ -288,17 +288,29 @@ def _log_in_two_parts(x: Expr) -> tuple[Expr, Expr]:
     return two_sum(total, low + lower + (fma(2.0, s_low, cubic_low) + main_low))
 
 
+def _exp_of_sum(high: Expr, low: Expr) -> Expr:
+    """exp(high + low), good to little more than half a unit: 1 and r are added without loss."""
+    known = EXPONENTIAL[high.dtype]
+    whole, n = nearest(fma(high, known.log2e, layout(high).whole))
+    near = fma(whole, -known.ln2[0], high)
+    r = fma(whole, -known.ln2[1], near)
+    low = low + fma(whole, -known.ln2[1], near - r)
+    tail = r * r * polynomial(r, known.tail)
+    total = r + 1
+    lost = r - (total - 1)
+    return scale(total + (lost + fma(low, total + tail, tail)), n)
+
+
 def power(x: Expr, y: Expr) -> Expr:
     """exp(y log|x|) with the logarithm in two parts, so that large exponents keep their digits."""
     a = absolute(x)
+    known = EXPONENTIAL[x.dtype]
     high, low = _log_in_two_parts(a)
     product, rest = two_product(y, high)
-    rest = fma(y, low, rest)
-    limit = clamp(product, -800.0, 800.0)
-    rest = where(limit == product, rest, 0.0)
-    e = exp(limit)
-    size = where(e < INF, fma(e, rest, e), e)
+    limit = clamp(product, known.low, known.high)
+    size = _exp_of_sum(limit, where(limit == product, fma(y, low, rest), 0.0))
     # No two-part arithmetic at 0 and infinity: there only the sign of y log|x| counts.
     edge = (a == 0) | (a == INF) | (absolute(y) == INF)
-    size = where(edge, exp(y * _with_limits(a, _join(*_parts(a)))), size)
+    towards = where((a > 1) == (y > 0), expr.const(INF, x.dtype), 0.0)
+    size = where(edge & (y == y), towards, size)
     return _power_rules(x, y, where(a != a, a, size))

@@ -21,7 +21,7 @@ class _NormBase(Module):
     """
 
     _version = 2
-    _input_dims = ()
+    _input_dims: tuple[int, ...] = ()
 
     def __init__(
         self,

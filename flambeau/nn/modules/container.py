@@ -24,12 +24,12 @@ class Container(Module):
             self.add_module(name, module)
 
 
-def _checked_index(container, index):
-    """A position counted from the front, as a string: how lists name their parts."""
+def _position(container, index):
+    """An index counted from the front."""
     index = operator.index(index)
     if not -len(container) <= index < len(container):
         raise IndexError(f"index {index} is out of range")
-    return str(index % len(container))
+    return index % len(container)
 
 
 class _ModuleSequence(Module):
@@ -41,14 +41,8 @@ class _ModuleSequence(Module):
     def __iter__(self):
         return iter(self._modules.values())
 
-    def __dir__(self):
-        return [name for name in super().__dir__() if not name.isdigit()]
-
     def _name_at(self, index):
-        index = operator.index(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} is out of range")
-        return next(islice(self._modules, index % len(self), None))
+        return next(islice(self._modules, _position(self, index), None))
 
     def _keep(self, modules):
         """Replace all modules, numbering them anew."""
@@ -147,7 +141,8 @@ class Sequential(_ModuleSequence):
 def _check_sequential(verb, other):
     if not isinstance(other, Sequential):
         raise ValueError(
-            f"{verb} operator supports only objects of Sequential class, but {type(other)} is given"
+            f"{verb} operator supports only objects of Sequential class, "
+            f"but {type(other)} is given."
         )
 
 
@@ -170,12 +165,12 @@ class ModuleList(_ModuleSequence):
     def __getitem__(self, index):
         if isinstance(index, slice):
             return type(self)(list(self)[index])
-        return self._modules[_checked_index(self, index)]
+        return self._modules[self._name_at(index)]
 
     def __delitem__(self, index):
         modules = list(self)
         if not isinstance(index, slice):
-            index = int(_checked_index(self, index))
+            index = _position(self, index)
         del modules[index]
         self._keep(modules)
 
@@ -331,16 +326,13 @@ class ParameterList(Module):
     def __iter__(self):
         return iter(self[i] for i in range(len(self)))
 
-    def __dir__(self):
-        return [name for name in super().__dir__() if not name.isdigit()]
-
     def __getitem__(self, index):
         if isinstance(index, slice):
             return type(self)(self[i] for i in range(*index.indices(len(self))))
-        return getattr(self, _checked_index(self, index))
+        return getattr(self, str(_position(self, index)))
 
     def __setitem__(self, index, value):
-        setattr(self, _checked_index(self, index), _as_parameter(value))
+        setattr(self, str(_position(self, index)), _as_parameter(value))
 
     def __iadd__(self, values):
         return self.extend(values)
@@ -390,10 +382,7 @@ class ParameterDict(Module):
         return key
 
     def __getitem__(self, key):
-        name = self._attribute(key)
-        if key not in self._keys:
-            raise KeyError(key)
-        return getattr(self, name)
+        return getattr(self, self._attribute(key))
 
     def __setitem__(self, key, value):
         name = self._attribute(key)

@@ -75,6 +75,8 @@ class Hooked:
 
 def call_with_hooks(module, args, kwargs):
     """What calling a module does once any hook is registered."""
+    if not _has_hooks(module):
+        return module.forward(*args, **kwargs)
     called = set()
     result = None
     try:
@@ -95,6 +97,16 @@ def call_with_hooks(module, args, kwargs):
     except Exception:
         _run_remaining_hooks(module, args, kwargs, result, called)
         raise
+
+
+def _has_hooks(module):
+    """Whether a call has hooks to run; where all have been removed, the next need not ask."""
+    here = any(module.__dict__[table] for table in CALL_HOOKS)
+    everywhere = any(GLOBAL_HOOKS[table] for table in CALL_HOOKS)
+    if not here:
+        module.__dict__.pop("_hooked", None)
+    Hooked._hooked = everywhere
+    return here or everywhere
 
 
 def _run_forward_pre_hooks(module, args, kwargs):
@@ -155,8 +167,7 @@ class Passage(flambeau.autograd.Function):
     def forward(ctx, seen, *tensors):
         ctx.seen = seen
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(t for t in tensors if not t.requires_grad))
-        return tuple(t.view_as(t) if t.requires_grad else t for t in tensors)
+        return tuple(t.view_as(t) for t in tensors)
 
     @staticmethod
     def backward(ctx, *grads):
@@ -189,22 +200,20 @@ class BackwardWatch:
         return args
 
     def leave(self, result):
-        if isinstance(result, tuple) and not hasattr(result, "_fields"):
-            values, self.output_positions = self._watch(result, self._entering)
-            self.output_size = len(result)
-            return values
-        if not isinstance(result, Tensor):
+        if not isinstance(result, (Tensor, tuple)):
             return result
-        self.output_size = 1
-        (value,), self.output_positions = self._watch((result,), self._entering)
-        return value
+        given = _tuple(result)
+        self.output_size = len(given)
+        values, self.output_positions = self._watch(given, self._entering)
+        if isinstance(result, Tensor):
+            return values[0]
+        return type(result)._make(values) if hasattr(result, "_fields") else values
 
     @staticmethod
     def _watch(values, seen):
-        """Send the tensors among the values through a passage, if any wants a gradient."""
-        positions = [i for i, value in enumerate(values) if isinstance(value, Tensor)]
-        wanted = any(values[i].requires_grad for i in positions)
-        if not wanted or not flambeau.is_grad_enabled():
+        """Send what wants a gradient through a passage; return all values, and which did."""
+        positions = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
+        if not positions or not flambeau.is_grad_enabled():
             return values, []
         values = list(values)
         passed = Passage.apply(seen, *(values[i] for i in positions))

@@ -11,7 +11,7 @@ class LazyModuleMixin:
     Subclasses say `cls_to_become`, what they are once initialized, and `initialize_parameters`.
     """
 
-    cls_to_become = None
+    cls_to_become: type | None = None
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)

@@ -128,14 +128,14 @@ class Module(Tree, Stateful, Hooked):
         if recurse:
             for child in self.children():
                 child._apply(fn)
-        for name, parameter in self._parameters.items():
+        for name, parameter in self._named(PARAMETER):
             if parameter is not None:
-                self._parameters[name] = _convert(parameter, fn)
-        for name, buffer in self._buffers.items():
+                self.__dict__[name] = _convert(parameter, fn)
+        for name, buffer in self._named(BUFFER):
             if is_lazy(buffer):
                 buffer.data = fn(buffer.data)
             elif buffer is not None:
-                self._buffers[name] = fn(buffer)
+                self.__dict__[name] = fn(buffer)
         return self
 
     def to(self, *args, **kwargs):
@@ -212,7 +212,7 @@ class Module(Tree, Stateful, Hooked):
     def __repr__(self):
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({name}): {_indented(repr(m))}" for name, m in self._modules.items()]
+        children = [f"({name}): {_indented(repr(m))}" for name, m in self._named(MODULE)]
         if len(lines) == 1 and not children:
             return f"{self._get_name()}({extra})"
         if not lines and not children:

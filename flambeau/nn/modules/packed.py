@@ -6,7 +6,7 @@ import flambeau
 
 __all__ = ["PackedSequence"]
 
-_Fields = namedtuple("PackedSequence", "data batch_sizes sorted_indices unsorted_indices")
+_Fields = namedtuple("_Fields", "data batch_sizes sorted_indices unsorted_indices")
 
 
 class PackedSequence(_Fields):

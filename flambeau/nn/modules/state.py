@@ -1,12 +1,12 @@
 """Saving and loading: a module as a dictionary of its tensors."""
 
 import difflib
-import itertools
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 
 import flambeau
 from flambeau import Tensor
+from flambeau.nn.modules.tree import MODULE, PARAMETER
 from flambeau.nn.parameter import Parameter, is_lazy
 
 EXTRA_STATE = "_extra_state"
@@ -18,7 +18,7 @@ STATE_TABLES = (
 )
 
 
-class _IncompatibleKeys(namedtuple("IncompatibleKeys", "missing_keys unexpected_keys")):
+class _IncompatibleKeys(namedtuple("_Keys", "missing_keys unexpected_keys")):
     """What a lenient load left out."""
 
     __slots__ = ()
@@ -38,9 +38,9 @@ class Stateful:
 
     def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
         """Every parameter and persistent buffer by path, sharing memory with the module."""
-        given = dict(zip(("destination", "prefix", "keep_vars"), args, strict=False))
-        destination = given.get("destination", destination)
-        prefix, keep_vars = given.get("prefix", prefix), given.get("keep_vars", keep_vars)
+        if args:  # as was usual once
+            given = [*args, *(destination, prefix, keep_vars)[len(args) :]]
+            destination, prefix, keep_vars = given
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()
@@ -50,7 +50,7 @@ class Stateful:
         for hook in self._state_dict_pre_hooks.values():
             hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
-        for name, child in self._modules.items():
+        for name, child in self._named(MODULE):
             if child is not None:
                 child.state_dict(
                     destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
@@ -73,10 +73,15 @@ class Stateful:
 
     def _own_state(self):
         """Parameters, then persistent buffers, by name."""
-        transient = self._non_persistent_buffers_set
-        buffers = ((k, v) for k, v in self._buffers.items() if k not in transient)
-        owned = itertools.chain(self._parameters.items(), buffers)
-        return {name: tensor for name, tensor in owned if tensor is not None}
+        parameters, buffers, own = {}, {}, self.__dict__
+        for name, kind in self._registered.items():
+            if kind == MODULE or own[name] is None:
+                continue
+            if kind == PARAMETER:
+                parameters[name] = own[name]
+            elif name not in self._non_persistent_buffers_set:
+                buffers[name] = own[name]
+        return parameters | buffers
 
     def get_extra_state(self):
         """Override, with `set_extra_state`, to save something that is not a tensor."""
@@ -109,7 +114,7 @@ class Stateful:
             if assign:
                 details = {**details, "assign_to_params_buffers": True}
             module._load_from_state_dict(local, prefix, details, True, missing, unexpected, errors)
-            for name, child in module._modules.items():
+            for name, child in module._named(MODULE):
                 if child is not None:
                     inner = f"{prefix}{name}."
                     load(child, {k: v for k, v in local.items() if k.startswith(inner)}, inner)
@@ -161,14 +166,18 @@ class Stateful:
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
         if strict:
-            unexpected_keys += [k for k in state_dict if self._is_stranger(k, prefix)]
+            unexpected_keys += self._strangers(state_dict, prefix)
 
-    def _is_stranger(self, key, prefix):
-        """Whether a key under the prefix belongs neither here nor to a child."""
-        if not key.startswith(prefix) or key == prefix + EXTRA_STATE:
-            return False
-        name, dot, _ = key[len(prefix) :].partition(".")
-        return name not in self._modules if dot else name not in self._own_state()
+    def _strangers(self, keys, prefix):
+        """Keys under the prefix that belong neither here nor to a child."""
+        own, registered, found = self._own_state(), self._registered, []
+        for key in keys:
+            if key.startswith(prefix) and key != prefix + EXTRA_STATE:
+                name, dot, _ = key[len(prefix) :].partition(".")
+                known = registered.get(name) == MODULE if dot else name in own
+                if not known:
+                    found.append(key)
+        return found
 
     def _load_tensor(self, name, tensor, given, key, assign):
         """Copy one tensor, or say why not."""
@@ -260,7 +269,7 @@ def _difference(missing, unexpected):
         lines.append(f"Unexpected key(s) in state_dict: {_quoted(unexpected)}. ")
     if missing:
         lines.insert(0, f"Missing key(s) in state_dict: {_quoted(missing)}. ")
-    hint = _common_prefix_hint(missing, unexpected) or _renaming_hint(missing, unexpected)
+    hint = _prefix_hint(missing, unexpected) or _renaming_hint(missing, unexpected)
     return [*lines, hint] if hint else lines
 
 
@@ -268,19 +277,29 @@ def _quoted(keys):
     return ", ".join(f'"{key}"' for key in keys)
 
 
-def _common_prefix_hint(missing, unexpected):
+def _prefix_hint(missing, unexpected):
     """One side has the keys of the other under a prefix, as saved from inside a wrapper."""
-    for inner, outer, text in (
-        (missing, unexpected, "Every key in the checkpoint has '{0}' in front that the model has "
-                              "not: strip it, {{k.removeprefix('{0}'): v ...}}"),
-        (unexpected, missing, "Every key of the model has '{0}' in front that the checkpoint has "
-                              "not: load into that submodule instead"),
-    ):  # fmt: skip
-        if inner and outer and outer[0].endswith(inner[0]):
-            prefix = outer[0].removesuffix(inner[0])
-            if prefix and [prefix + key for key in inner] == outer:
-                return text.format(prefix)
+    prefix = _prefix_of(unexpected, missing)
+    if prefix:
+        return (
+            f"Every key in the checkpoint has '{prefix}' in front that the model has not: "
+            f"load {{key.removeprefix('{prefix}'): value for key, value in state.items()}}"
+        )
+    prefix = _prefix_of(missing, unexpected)
+    if prefix:
+        return (
+            f"Every key of the model has '{prefix}' in front that the checkpoint has not: "
+            f"load into model.{prefix.rstrip('.')} instead"
+        )
     return None
+
+
+def _prefix_of(outer, inner):
+    """What stands in front of every inner key in the outer ones, if something does."""
+    if not inner or not outer:
+        return None
+    prefix = outer[0].removesuffix(inner[0])
+    return prefix if [prefix + key for key in inner] == outer else None
 
 
 def _renaming_hint(missing, unexpected):

@@ -249,46 +249,54 @@ class Tree:
 
     # -- traversal ------------------------------------------------------------------------
 
+    def _named(self, kind):
+        """(name, value) of everything of a kind registered here."""
+        own = self.__dict__
+        return [(name, own[name]) for name, what in own["_registered"].items() if what == kind]
+
     def named_modules(self, memo=None, prefix="", remove_duplicate=True):
         """Yield (path, module) for the module and all its descendants, parents first."""
-        memo = set() if memo is None else memo
+        found = []
+        self._collect(found, set() if memo is None else memo, prefix, remove_duplicate)
+        yield from found
+
+    def _collect(self, found, memo, prefix, remove_duplicate):
         if self in memo:
             return
         if remove_duplicate:
             memo.add(self)
-        yield prefix, self
-        for name, child in self._modules.items():
-            if child is not None:
+        found.append((prefix, self))
+        own = self.__dict__
+        for name, kind in own["_registered"].items():
+            if kind == MODULE and own[name] is not None:
                 path = f"{prefix}.{name}" if prefix else name
-                yield from child.named_modules(memo, path, remove_duplicate)
+                own[name]._collect(found, memo, path, remove_duplicate)
 
-    def _named_members(self, get_members_fn, prefix="", recurse=True, remove_duplicate=True):
-        seen = set()
-        trees = (
-            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
-            if recurse
-            else [(prefix, self)]
-        )
-        for path, module in trees:
-            for name, value in get_members_fn(module):
-                if value is None or value in seen:
-                    continue
-                if remove_duplicate:
-                    seen.add(value)
-                yield (f"{path}.{name}" if path else name), value
+    def _members(self, kind, prefix, recurse, remove_duplicate):
+        """Yield (path, value) of a kind, here and below."""
+        found, seen = [(prefix, self)], set()
+        if recurse:
+            found = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+        for path, module in found:
+            own = module.__dict__
+            for name, what in own["_registered"].items():
+                if what == kind and own[name] is not None and own[name] not in seen:
+                    if remove_duplicate:
+                        seen.add(own[name])
+                    yield (f"{path}.{name}" if path else name), own[name]
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
         """Yield (path, parameter), each parameter once."""
-        return self._named_members(_parameters_of, prefix, recurse, remove_duplicate)
+        return self._members(PARAMETER, prefix, recurse, remove_duplicate)
 
     def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
         """Yield (path, buffer), each buffer once."""
-        return self._named_members(_buffers_of, prefix, recurse, remove_duplicate)
+        return self._members(BUFFER, prefix, recurse, remove_duplicate)
 
     def named_children(self):
         """Yield (name, child), each child once."""
         seen = set()
-        for name, child in self._modules.items():
+        for name, child in self._named(MODULE):
             if child is not None and child not in seen:
                 seen.add(child)
                 yield name, child
@@ -330,11 +338,3 @@ class Tree:
         own.update((name, value) for name, value in state.items() if name not in VIEWS)
         for view in VIEWS:
             getattr(self, view).update(state.get(view, {}))
-
-
-def _parameters_of(module):
-    return module._parameters.items()
-
-
-def _buffers_of(module):
-    return module._buffers.items()

@@ -6,6 +6,8 @@ from flambeau import Tensor
 
 __all__ = ["functional_call"]
 
+ABSENT = object()  # where a module has nothing of that name
+
 
 def functional_call(
     module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights=True, strict=False
@@ -42,17 +44,20 @@ def _reparametrized(module, values, tie_weights, strict):
 
 
 def _put(module, path, value):
-    """Set a parameter or buffer to any tensor; return what was there."""
+    """Set what a path leads to, whatever it is registered as; return what was there."""
     owner_path, _, name = path.rpartition(".")
     owner = module.get_submodule(owner_path)
-    if not isinstance(value, Tensor):
+    if value is not ABSENT and not isinstance(value, Tensor):
         raise TypeError(f"{path}: {value} is not an instance of Tensor")
     for slots in (owner._parameters, owner._buffers):
         if name in slots:
             previous = slots[name]
             slots[name] = value
             return previous
-    raise KeyError(f"{type(owner).__name__} has no parameter or buffer named '{name}' ({path})")
+    previous = owner.__dict__.pop(name, ABSENT)
+    if value is not ABSENT:
+        object.__setattr__(owner, name, value)
+    return previous
 
 
 def _tied(module, values):
@@ -85,4 +90,5 @@ def _check_complete(module, values):
     if missing:
         problems.append(f"Missing key(s): {', '.join(missing)}.")
     if problems:
-        raise RuntimeError(f"Error(s) in reparametrizing: {' '.join(problems)}")
+        details = "\n\t".join(problems)
+        raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}:\n\t{details}")

@@ -39,7 +39,7 @@ def collate(batch, *, collate_fn_map=None):
     if isinstance(first, Sequence) and not isinstance(first, str | bytes):
         if any(len(sample) != len(first) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        columns = [column(list(values)) for values in zip(*batch, strict=True)]
+        columns = [column(values) for values in zip(*batch, strict=True)]
         return _rebuilt(first, columns)
     raise TypeError(REFUSED.format(type(first)))
 

@@ -277,10 +277,10 @@ class _BaseIter:
 
     def __init__(self, loader):
         self._loader = loader
+        self._base_seed = draw_seed(loader.generator)
         self._begin(loader)
 
     def _begin(self, loader):
-        self._base_seed = draw_seed(loader.generator)
         self._indices = iter(loader._index_sampler)
         self._yielded = 0
 
@@ -365,7 +365,7 @@ class _MultiProcessIter(_BaseIter):
             self._pending.pop(number, None)
         self._begin(loader)
         for jobs in self._jobs:
-            jobs.put(work.Restart(self._base_seed))
+            jobs.put(work.Restart())
         waiting = len(self._workers)
         while waiting:
             answer, _ = self._receive()

@@ -112,8 +112,10 @@ class ConcatDataset(Dataset[T_co]):
         return self.cumulative_sizes[-1]
 
     def __getitem__(self, index):
-        if not -len(self) <= index < len(self):
+        if index < -len(self):
             raise ValueError("absolute value of index should not exceed dataset length")
+        if index >= len(self):
+            raise IndexError(f"index {index} of a dataset of {len(self)}")
         index %= len(self)
         part = bisect.bisect_right(self.cumulative_sizes, index)
         before = self.cumulative_sizes[part - 1] if part else 0

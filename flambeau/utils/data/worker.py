@@ -39,10 +39,8 @@ class Job(NamedTuple):
     indices: Any
 
 
-class Restart(NamedTuple):
-    """Begin a new epoch."""
-
-    base_seed: int
+class Restart:
+    """Begin a new epoch; random numbers go on where they were."""
 
 
 class Exhausted(NamedTuple):
@@ -119,8 +117,6 @@ def run(worker, num_workers, dataset, make_fetcher, jobs, results, stop, base_se
             if job is None:
                 return
             if isinstance(job, Restart):
-                seed = seed_everything(job.base_seed, worker)
-                _info = WorkerInfo(worker, num_workers, seed, dataset)
                 if failure is None:
                     fetch = make_fetcher(dataset)
                 results.put((Ready(worker), None))

@@ -1,0 +1,593 @@
+"""New tensors: from data, of one value, like another one, over memory that exists."""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from operator import index
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core import formats as fm
+from ..core.device import CPU, META, resolve
+from . import convert, inplace
+from .eager import engine
+from .modes import modes
+from .storage import adopt, allocate
+from .tensor import LEAF, Size, Tensor, empty as raw_empty, make, signature
+
+#: Python's own types, which torch takes for dtypes
+PYTHON_TYPES = {float: dt.float64, int: dt.int64, bool: dt.bool_, complex: dt.complex128}
+
+#: how a strided tensor becomes one of another layout; sparse layouts add themselves
+layouts = {fm.strided: lambda x: x}
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def as_dtype(name: str, given) -> dt.dtype:
+    """A dtype, or the Python type that stands for one."""
+    if isinstance(given, dt.dtype):
+        return given
+    found = PYTHON_TYPES.get(given) if isinstance(given, type) else None
+    if found is None:
+        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not "
+                        f"{type(given).__name__}")
+    return found
+
+
+def sizes(name: str, given) -> tuple[int, ...]:
+    """A shape from integers given one by one or as one sequence."""
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = given[0]
+    for place, n in enumerate(given):
+        if type(n) is not int:
+            given = [_one_size(name, k, each) for k, each in enumerate(given)]
+            break
+    shape = tuple(given)
+    if shape and min(shape) < 0:
+        raise RuntimeError(f"{name}: Trying to create tensor with negative dimension {min(shape)}: "
+                           f"{list(shape)}")
+    return shape
+
+
+def _one_size(name: str, place: int, n) -> int:
+    try:
+        if isinstance(n, bool):
+            raise TypeError
+        return index(n)
+    except TypeError:
+        raise TypeError(f"{name}(): argument 'size' (position {place + 1}) must be tuple of ints, "
+                        f"not {type(n).__name__}") from None
+
+
+def finish(name: str, x: Tensor, layout=None, pin_memory=False, requires_grad=False) -> Tensor:
+    """The options that most calls leave alone."""
+    if pin_memory:
+        raise RuntimeError(f"{name}: pin_memory=True requires a CUDA or other accelerator backend; "
+                           "no pinned memory allocator is available on this system.")
+    if layout is not None and layout is not fm.strided:
+        x = to_layout(name, x, layout)
+    if requires_grad:
+        if x.sig.dtype.kind not in "fc":
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require "
+                               "gradients")
+        x.node = LEAF
+    if modes.inference:
+        x.__dict__["_inference"] = True
+    return x
+
+
+def to_layout(name: str, x: Tensor, layout) -> Tensor:
+    if not isinstance(layout, fm.layout):
+        raise TypeError(f"{name}(): argument 'layout' must be torch.layout, not "
+                        f"{type(layout).__name__}")
+    if layout not in layouts:
+        raise RuntimeError(f"{name}: layout {layout} is not available for new tensors")
+    return layouts[layout](x)
+
+
+def place_in(name: str, out: Tensor, x: Tensor, dtype) -> Tensor:
+    """What was made, written into `out=`."""
+    if dtype is not None and as_dtype(name, dtype) is not out.sig.dtype:
+        raise RuntimeError(f"{name}: dtype {dtype} does not match dtype of out parameter "
+                           f"({out.sig.dtype})")
+    return inplace.write_out(name, x, (), out)
+
+
+def out_dtype(name: str, dtype, out, otherwise=None):
+    """The dtype to compute in: the one asked for, that of `out`, or a default."""
+    if dtype is not None:
+        return as_dtype(name, dtype)
+    return out.sig.dtype if out is not None else otherwise or dt.default_float()
+
+
+# -- one value ----------------------------------------------------------------------------------------
+
+
+def _constant(name: str, value: int):
+    """zeros and ones."""
+
+    def create(*size, out=None, dtype=None, layout=None, device=None, pin_memory=False,
+               requires_grad=False, **named):
+        shape = sizes(name, _given_size(name, size, named))
+        sig = signature(out_dtype(name, dtype, out), shape, None, resolve(device))
+        x = filled(raw_empty(sig), value)
+        if out is not None:
+            return place_in(name, out, x, dtype)
+        if layout is None and not pin_memory and not requires_grad and not modes.inference:
+            return x
+        return finish(name, x, layout, pin_memory, requires_grad)
+
+    create.__name__ = create.__qualname__ = name
+    create.__doc__ = f"A tensor of {name}, of the given size."
+    return create
+
+
+def _given_size(name: str, size: tuple, named: dict) -> tuple:
+    """Sizes as positional arguments or as `size=`."""
+    if "size" in named:
+        size = (named.pop("size"),)
+    elif not size:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
+    elif len(size) > 1 and isinstance(size[0], (tuple, list)):
+        raise TypeError(f"{name}() takes 1 positional argument but {len(size)} were given")
+    if named:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+    return size
+
+
+def filled(x: Tensor, value) -> Tensor:
+    """Every element of a dense new tensor set to a number."""
+    if x.sig.device is META or not x.sig.numel:
+        return x
+    if value == 0 and type(value) is int:
+        ctypes.memset(x.ptr, 0, x.sig.nbytes)
+        return x
+    return engine.fill(x, value)
+
+
+zeros = _constant("zeros", 0)
+ones = _constant("ones", 1)
+
+
+def full(size, fill_value, *, out=None, dtype=None, layout=None, device=None, pin_memory=False,
+         requires_grad=False):
+    """A tensor of one value; without a dtype it has the value's own."""
+    if not isinstance(size, (tuple, list)):
+        raise TypeError("full(): argument 'size' (position 1) must be tuple of ints, not "
+                        f"{type(size).__name__}")
+    own = fill_value.sig.dtype if isinstance(fill_value, Tensor) else None
+    value = number(fill_value)
+    kind = out_dtype("full", dtype, out, own or dt.of_scalar(value))
+    where = resolve(device)
+    check_fits(value, kind)
+    x = filled(raw_empty(signature(kind, sizes("full", (size,)), None, where)), value)
+    if out is not None:
+        return place_in("full", out, x, dtype)
+    return finish("full", x, layout, pin_memory, requires_grad)
+
+
+def number(value):
+    """A Python number from a number, a numpy scalar or a tensor of one element."""
+    if type(value) in (int, float, bool, complex):
+        return value
+    if isinstance(value, (Tensor, np.generic, np.ndarray)):
+        return value.item()
+    return value
+
+
+#: what torch calls each dtype in messages about conversion
+C_NAMES = {dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
+           dt.int64: "int64_t", dt.float32: "float", dt.float64: "double", dt.bool_: "bool",
+           dt.float16: "at::Half", dt.bfloat16: "at::BFloat16"}
+
+
+def check_fits(value, dtype: dt.dtype) -> None:
+    """A number that a dtype cannot hold is refused; negative ones wrap into unsigned dtypes."""
+    kind = dtype.kind
+    if kind == "b" or kind == "c":
+        return
+    if isinstance(value, complex):
+        fits = value.imag == 0
+    elif kind == "f":
+        limit = dt.finfo(dtype).max
+        fits = not isinstance(value, float) or value != value or abs(value) in (
+            float("inf"),) or abs(value) <= limit
+    else:
+        info = dt.iinfo(dtype)
+        low = -info.max if kind == "u" else info.min
+        fits = value == value and low <= value <= info.max
+    if not fits:
+        raise RuntimeError(f"value cannot be converted to type {C_NAMES.get(dtype, dtype.name)} "
+                           "without overflow")
+
+
+def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, pin_memory=False,
+        requires_grad=False):
+    """Ones on the diagonal, zeros elsewhere."""
+    m = n if m is None else m
+    n, m = _one_size("eye", 0, n), _one_size("eye", 1, m)
+    for name, size in (("n", n), ("m", m)):
+        if size < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
+    sig = signature(out_dtype("eye", dtype, out), (n, m), None, resolve(device))
+    x = filled(raw_empty(sig), 0)
+    if sig.device is not META and sig.numel:
+        diagonal = make(signature(sig.dtype, (min(n, m),), (m + 1,)), x.mem, x.ptr)
+        engine.fill(diagonal, 1)
+    if out is not None:
+        return place_in("eye", out, x, dtype)
+    return finish("eye", x, layout, pin_memory, requires_grad)
+
+
+def empty(*size, out=None, dtype=None, layout=None, device=None, pin_memory=False,
+          requires_grad=False, memory_format=None, **named):
+    """A tensor whose elements are not set."""
+    shape = sizes("empty", _given_size("empty", size, named))
+    strides = None if memory_format is None else fm.strides_of(shape, memory_format)
+    sig = signature(out_dtype("empty", dtype, out), shape, strides, resolve(device))
+    if out is not None:
+        if out.sig.shape != shape:
+            engine.resize(out, shape)
+        return out
+    x = raw_empty(sig)
+    if layout is None and not pin_memory and not requires_grad and not modes.inference:
+        return x
+    return finish("empty", x, layout, pin_memory, requires_grad)
+
+
+def empty_strided(size, stride, *, dtype=None, layout=None, device=None, requires_grad=False,
+                  pin_memory=False):
+    """A tensor of these strides whose elements are not set."""
+    shape, strides = sizes("empty_strided", (size,)), tuple(index(s) for s in stride)
+    if len(shape) != len(strides):
+        raise RuntimeError(f"dimensionality of sizes ({len(shape)}) must match dimensionality of "
+                           f"strides ({len(strides)})")
+    if any(s < 0 for s in strides):
+        raise RuntimeError(f"empty_strided: strides must not be negative, got {list(strides)} for "
+                           f"sizes {list(shape)}")
+    kind = out_dtype("empty_strided", dtype, None)
+    x = strided(signature(kind, shape, strides, resolve(device)))
+    return finish("empty_strided", x, layout, pin_memory, requires_grad)
+
+
+def strided(sig) -> Tensor:
+    """A tensor over fresh memory as large as its strides reach."""
+    if sig.device is META:
+        return raw_empty(sig)
+    reach = sum((n - 1) * s for n, s in zip(sig.shape, sig.strides, strict=True)) + 1
+    return make(sig, allocate((reach if sig.numel else 0) * sig.dtype.itemsize))
+
+
+def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=None,
+                   requires_grad=False, pin_memory=False):
+    """A dense tensor whose dimensions lie in memory in this order."""
+    shape, order = sizes("empty_permuted", (size,)), tuple(index(d) for d in physical_layout)
+    if len(order) != len(shape):
+        raise RuntimeError("Number of dimensions in size does not match the length of the "
+                           f"physical_layout; i.e. len(size) = {len(shape)} is not equal to "
+                           f"len(physical_layout) = {len(order)}")
+    for d in order:
+        if not 0 <= d < len(shape):
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and "
+                               f"{len(shape) - 1}, but got {d}). NB: negative dims not currently "
+                               "supported")
+    if len(set(order)) != len(order):
+        raise RuntimeError("Duplicate dim not allowed")
+    sig = signature(out_dtype("empty_permuted", dtype, None), shape,
+                    fm.strides_in_order(shape, order), resolve(device))
+    return finish("empty_permuted", raw_empty(sig), layout, pin_memory, requires_grad)
+
+
+# -- from data ----------------------------------------------------------------------------------------
+
+
+def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
+    """A new tensor holding a copy of numbers, nested sequences or an array."""
+    if isinstance(data, Tensor):
+        warnings.warn("To copy construct from a tensor, it is recommended to use "
+                      "sourceTensor.detach().clone() or "
+                      "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                      "torch.tensor(sourceTensor).", UserWarning, stacklevel=2)
+    kind = None if dtype is None else as_dtype("tensor", dtype)
+    where = data.sig.device if device is None and isinstance(data, Tensor) else resolve(device)
+    x = moved(convert.from_data(data, kind, where), where)
+    if pin_memory or requires_grad or modes.inference:
+        return finish("tensor", x, None, pin_memory, requires_grad)
+    return x
+
+
+def moved(x: Tensor, where) -> Tensor:
+    """A tensor on another device: nothing can come back from meta."""
+    if x.sig.device is where:
+        return x
+    if where is META:
+        return raw_empty(signature(x.sig.dtype, x.sig.shape, x.sig.strides, META))
+    raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+
+def as_tensor(data, dtype=None, device=None):
+    """Data as a tensor; a tensor or an array that fits is shared, not copied."""
+    kind = None if dtype is None else as_dtype("as_tensor", dtype)
+    if isinstance(data, Tensor):
+        x = data if device is None else engine.moved(data, resolve(device))
+        return x if kind is None else engine.cast(x, kind)
+    where = resolve(device)
+    if isinstance(data, np.ndarray) and where is CPU and _shareable(data):
+        x = convert.from_numpy(data)
+        return x if kind is None else engine.cast(x, kind)
+    return moved(convert.from_data(data, kind, where), where)
+
+
+def _shareable(array: np.ndarray) -> bool:
+    return (array.dtype in dt._BY_NUMPY and array.dtype.isnative and array.dtype != object
+            and not any(s < 0 or s % array.itemsize for s in array.strides))
+
+
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+    """Any object that holds numbers as a tensor; `copy=False` refuses to copy."""
+    kind = None if dtype is None else as_dtype("asarray", dtype)
+    x = _shared(obj, kind)
+    copied = x is None
+    if x is None:
+        x = convert.from_data(obj, kind)
+    if device is not None and resolve(device) is not x.sig.device:
+        x, copied = engine.moved(x, resolve(device)), True
+    if kind is not None and x.sig.dtype is not kind:
+        x, copied = engine.cast(x, kind), True
+    if copy is False and copied:
+        raise ValueError("can't alias arbitrary sequence into a tensor." if _shared(obj, None) is
+                         None else f"can't alias tensor with dtype '{kind}' or device '{device}'.")
+    if copy and not copied:
+        x = engine.clone(x)
+    if isinstance(obj, Tensor) and x.node is not None and not requires_grad:
+        x = x.detach()
+    if requires_grad and x.node is None:
+        x = inplace.detached(x) if x is obj else x
+        return finish("asarray", x, None, False, True)
+    return x
+
+
+def _shared(obj, kind):
+    """The object as a tensor over its own memory, or None if it has none to share."""
+    if isinstance(obj, Tensor):
+        return obj
+    if isinstance(obj, np.ndarray) and _shareable(obj):
+        return convert.from_numpy(obj)
+    if hasattr(obj, "__dlpack__"):
+        return engine.from_dlpack(obj)
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        return frombuffer(obj, dtype=kind or dt.default_float())
+    return None
+
+
+def from_numpy(ndarray):
+    """A tensor that shares an array's memory."""
+    return convert.from_numpy(ndarray)
+
+
+def frombuffer(buffer, *, dtype=None, count=-1, offset=0, requires_grad=False):
+    """A 1-d tensor over the memory of an object that has Python's buffer protocol."""
+    if dtype is None:
+        raise TypeError('frombuffer() missing 1 required positional arguments: "dtype"')
+    kind = as_dtype("frombuffer", dtype)
+    view = memoryview(buffer).cast("B")
+    length, itemsize = view.nbytes, kind.itemsize
+    if length == 0 or count == 0:
+        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
+    if not 0 <= offset < length:
+        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer "
+                         f"length ({length} bytes) minus 1")
+    if count > 0 and offset + count * itemsize > length:
+        raise ValueError(f"requested buffer length ({count} * {itemsize} bytes) after offset "
+                         f"({offset} bytes) must not be greater than actual buffer length "
+                         f"({length} bytes)")
+    if count < 0:
+        if (length - offset) % itemsize:
+            raise ValueError(f"buffer length ({length - offset} bytes) after offset ({offset} "
+                             f"bytes) must be a multiple of element size ({itemsize})")
+        count = (length - offset) // itemsize
+    if view.readonly:
+        warnings.warn("The given buffer is not writable, and PyTorch does not support non-writable "
+                      "tensors. This means you can write to the underlying (supposedly "
+                      "non-writable) buffer using the tensor.", UserWarning, stacklevel=2)
+    array = np.frombuffer(view, np.uint8)
+    address = array.__array_interface__["data"][0]
+    x = make(signature(kind, (count,)), adopt(address, length, array), address + offset)
+    return finish("frombuffer", x, None, False, requires_grad)
+
+
+def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False,
+                  requires_grad=False):
+    """A 0-d tensor of one number, floating point unless told."""
+    value = number(s)
+    own = dt.of_scalar(value) if isinstance(value, complex) else dt.default_float()
+    kind = out_dtype("scalar_tensor", dtype, None, own)
+    x = filled(raw_empty(signature(kind, (), None, resolve(device))), value)
+    return finish("scalar_tensor", x, layout, pin_memory, requires_grad)
+
+
+# -- like another tensor ------------------------------------------------------------------------------
+
+
+def like_signature(name: str, x, dtype, device, memory_format):
+    """The signature of a new tensor like x, except for what is told."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not "
+                        f"{type(x).__name__}")
+    sig = x.sig
+    if dtype is None and device is None and memory_format is None and sig.contiguous:
+        return sig if sig.tag is None else signature(sig.dtype, sig.shape, None, sig.device)
+    kind = sig.dtype if dtype is None else as_dtype(name, dtype)
+    where = sig.device if device is None else resolve(device)
+    strides = fm.strides_of(sig.shape, memory_format or fm.preserve_format, sig.strides)
+    return signature(kind, sig.shape, strides, where)
+
+
+def _like(name: str, value):
+    """zeros_like, ones_like and empty_like."""
+
+    def create(input, *, dtype=None, layout=None, device=None, pin_memory=False,
+               requires_grad=False, memory_format=None):
+        sig = like_signature(name, input, dtype, device, memory_format)
+        x = raw_empty(sig) if value is None else filled(raw_empty(sig), value)
+        if layout is None and not pin_memory and not requires_grad and not modes.inference:
+            return x
+        return finish(name, x, layout, pin_memory, requires_grad)
+
+    create.__name__ = create.__qualname__ = name
+    create.__doc__ = f"A new tensor like `input`: same shape, dtype, device and order ({name})."
+    return create
+
+
+zeros_like = _like("zeros_like", 0)
+ones_like = _like("ones_like", 1)
+empty_like = _like("empty_like", None)
+
+
+def full_like(input, fill_value, *, dtype=None, layout=None, device=None, pin_memory=False,
+              requires_grad=False, memory_format=None):
+    """A new tensor of one value, like `input` otherwise."""
+    sig = like_signature("full_like", input, dtype, device, memory_format)
+    value = number(fill_value)
+    check_fits(value, sig.dtype)
+    return finish("full_like", filled(raw_empty(sig), value), layout, pin_memory, requires_grad)
+
+
+# -- methods ------------------------------------------------------------------------------------------
+
+
+def _new(name: str, value):
+    """new_zeros, new_ones and new_empty."""
+
+    def create(self, *size, dtype=None, device=None, requires_grad=False, layout=None,
+               pin_memory=False, **named):
+        shape = sizes(name, _given_size(name, size, named))
+        kind = self.sig.dtype if dtype is None else as_dtype(name, dtype)
+        where = self.sig.device if device is None else resolve(device)
+        x = raw_empty(signature(kind, shape, None, where))
+        return finish(name, x if value is None else filled(x, value), layout, pin_memory,
+                      requires_grad)
+
+    create.__name__ = create.__qualname__ = name
+    create.__doc__ = f"{name}: a new tensor of this tensor's dtype and device."
+    return create
+
+
+def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False, layout=None,
+             pin_memory=False):
+    """A new tensor of one value, of this tensor's dtype and device."""
+    return full(size, fill_value, dtype=dtype or self.sig.dtype, device=device or self.sig.device,
+                requires_grad=requires_grad, layout=layout, pin_memory=pin_memory)
+
+
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None,
+               pin_memory=False):
+    """A new tensor holding a copy of data, of this tensor's dtype and device."""
+    kind = self.sig.dtype if dtype is None else as_dtype("new_tensor", dtype)
+    where = self.sig.device if device is None else resolve(device)
+    x = moved(convert.from_data(data, kind, where), where)
+    return finish("new_tensor", x, layout, pin_memory, requires_grad)
+
+
+def new_empty_strided(self, size, stride, *, dtype=None, layout=None, device=None,
+                      pin_memory=False, requires_grad=False):
+    """A new tensor of these strides, of this tensor's dtype and device."""
+    return empty_strided(size, stride, dtype=dtype or self.sig.dtype, layout=layout,
+                         device=device or self.sig.device, pin_memory=pin_memory,
+                         requires_grad=requires_grad)
+
+
+METHODS = {
+    "new_zeros": _new("new_zeros", 0), "new_ones": _new("new_ones", 1),
+    "new_empty": _new("new_empty", None), "new_full": new_full, "new_tensor": new_tensor,
+    "new_empty_strided": new_empty_strided,
+}
+
+
+# -- legacy constructors ------------------------------------------------------------------------------
+
+
+def legacy(cls, dtype: dt.dtype, args: tuple, device=None) -> Tensor:
+    """torch.Tensor(2, 3), torch.LongTensor([1, 2]), torch.Tensor(other)."""
+    if device is not None and resolve(device) is not CPU:
+        raise RuntimeError("legacy constructor expects device type: cpu but device type: "
+                           f"{resolve(device)} was passed")
+    if not args:
+        return raw_empty(signature(dtype, (0,)))
+    first = args[0]
+    if len(args) == 1 and not isinstance(first, (int, Size, np.integer)):
+        return _legacy_data(cls, dtype, first)
+    try:
+        return raw_empty(signature(dtype, sizes("new", args)))
+    except TypeError:
+        kinds = ", ".join(type(a).__name__ for a in args)
+        raise TypeError(f"new() received an invalid combination of arguments - got ({kinds}), but "
+                        "expected sizes, a sequence of numbers or a tensor") from None
+
+
+def _legacy_data(cls, dtype, data) -> Tensor:
+    if isinstance(data, Tensor):
+        if cls is not None and data.sig.dtype is not dtype:
+            raise TypeError(f"expected a tensor of dtype {dtype} (got {data.sig.dtype})")
+        return inplace.detached(data)
+    if isinstance(data, (float, complex, str)) or data is None:
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    return convert.from_data(data, dtype)
+
+
+class tensortype(type):
+    """The type of torch.FloatTensor and its kin: constructors that know instances by dtype."""
+
+    __module__ = "torch"
+
+    def __call__(cls, *args, device=None):
+        return legacy(cls, cls.dtype, args, device)
+
+    def __instancecheck__(cls, instance) -> bool:
+        return isinstance(instance, Tensor) and instance.sig.dtype is cls.dtype
+
+
+#: legacy constructor -> dtype
+LEGACY = {
+    "FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16,
+    "BFloat16Tensor": dt.bfloat16, "ByteTensor": dt.uint8, "CharTensor": dt.int8,
+    "ShortTensor": dt.int16, "IntTensor": dt.int32, "LongTensor": dt.int64,
+    "BoolTensor": dt.bool_, "ComplexFloatTensor": dt.complex64,
+    "ComplexDoubleTensor": dt.complex128,
+}
+legacy_types = {name: tensortype(name, (), {
+    "__module__": "torch", "__slots__": (), "dtype": dtype, "layout": fm.strided,
+    "is_cuda": False, "__doc__": f"Constructor of {dtype} tensors."})
+    for name, dtype in LEGACY.items()}
+legacy_names = {dtype: f"torch.{name}" for name, dtype in LEGACY.items()}
+
+
+def construct(cls, *args, device=None):
+    """torch.Tensor(...) and its subclasses."""
+    x = legacy(None, dt.default_float(), args, device)
+    if cls is Tensor:
+        return x
+    out = object.__new__(cls)
+    out.sig, out.mem, out.ptr, out.node = x.sig, x.mem, x.ptr, x.node
+    return out
+
+
+def new(self, *args, device=None):
+    """A legacy constructor of this tensor's dtype."""
+    return legacy(type(self), self.sig.dtype, args, device)
+
+
+METHODS["new"] = new
+
+
+def install() -> None:
+    for name, method in METHODS.items():
+        setattr(Tensor, name, method)
+    Tensor.__new__ = staticmethod(construct)
+
+
+engine.moved = moved

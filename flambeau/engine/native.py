@@ -1,0 +1,755 @@
+"""Fronts as machine code: one lookup, one allocation, one kernel call, one step recorded.
+
+A native front does what the Python front in eager.py does for operands it has met before, and
+calls that front for everything else: a new signature, an empty free list, keywords, a subclass's
+protocol, unusual modes. It speaks CPython's calling convention. A function finds its context in
+`self`; a method gets the tensor there, so each method is a small function with a context of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+
+from ..devices.cpu import bridge
+from ..devices.cpu.compile import cache
+from .tensor import LEAF, Tensor
+
+COUNT = 320  # how many ops of each number of operands can have native methods
+
+_api = ctypes.pythonapi
+
+
+def slot_offset(cls: type, name: str) -> int:
+    """Where in an instance a slot's value lies."""
+    member = ctypes.c_int64.from_address(id(cls.__dict__[name]) + 40).value
+    return ctypes.c_int64.from_address(member + 16).value
+
+
+_TUPLE = tuple.__basicsize__    # where a tuple's items start
+_WORDS = 24                     # where an array keeps the address of its contents
+_VERSION_AT = 56                # in a storage, see bridge
+
+_EXTERNAL = {
+    "PyDict_GetItem": "ptr (ptr, ptr)", "PyType_GenericAlloc": "ptr (ptr, i64)",
+    "PyType_IsSubtype": "i32 (ptr, ptr)", "PyLong_AsVoidPtr": "ptr (ptr)",
+    "PyLong_AsSsize_t": "i64 (ptr)", "PyFloat_AsDouble": "double (ptr)",
+    "PyTuple_New": "ptr (i64)", "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)",
+    "PyErr_Occurred": "ptr ()", "PyErr_Clear": "void ()", "PyLong_FromSsize_t": "ptr (i64)",
+    "Py_IncRef": "void (ptr)", "Py_DecRef": "void (ptr)", "PyThread_get_thread_ident": "i64 ()",
+    "PyLong_FromVoidPtr": "ptr (ptr)", "PyWeakref_NewRef": "ptr (ptr, ptr)",
+    "PyList_Append": "i32 (ptr, ptr)",
+}
+_GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
+            "nones3", "off_count", "off_ident", "special", "sequence")
+
+
+def _at(register: str, base: str, offset: int, type_: str = "ptr") -> str:
+    return (f"  {register}.p = getelementptr i8, ptr {base}, i64 {offset}\n"
+            f"  {register} = load {type_}, ptr {register}.p\n")
+
+
+def _put(base: str, offset: int, value: str, tag: str) -> str:
+    return (f"  %put{tag} = getelementptr i8, ptr {base}, i64 {offset}\n"
+            f"  store ptr {value}, ptr %put{tag}\n")
+
+
+def _common(t: dict, n: dict) -> str:
+    """Functions all fronts share."""
+    return f"""
+; 1: record, 0: do not, -1: let Python decide
+define internal i64 @recording() {{
+  %special = load i64, ptr @g_special
+  %odd = icmp ne i64 %special, 0
+  br i1 %odd, label %python, label %usual
+usual:
+  %off = load i64, ptr @g_off_count
+  %all_on = icmp eq i64 %off, 0
+  br i1 %all_on, label %on, label %some
+some:
+  %one = icmp eq i64 %off, 1
+  br i1 %one, label %which, label %python
+which:
+  %me = call i64 @PyThread_get_thread_ident()
+  %who = load i64, ptr @g_off_ident
+  %mine = icmp eq i64 %me, %who
+  br i1 %mine, label %no, label %on
+on:
+  ret i64 1
+no:
+  ret i64 0
+python:
+  ret i64 -1
+}}
+
+define internal i1 @is_tensor(ptr %x) alwaysinline {{
+{_at("%type", "%x", 8)}
+  %tensor = load ptr, ptr @g_tensor
+  %exact = icmp eq ptr %type, %tensor
+  br i1 %exact, label %yes, label %maybe
+maybe:
+  %sub = call i32 @PyType_IsSubtype(ptr %type, ptr %tensor)
+  %is = icmp ne i32 %sub, 0
+  ret i1 %is
+yes:
+  ret i1 true
+}}
+
+; a tensor over a storage; takes over the reference to the storage
+define internal ptr @tensor_over(ptr %sig, ptr %mem, ptr %address) {{
+  %type = load ptr, ptr @g_tensor
+  %t = call ptr @PyType_GenericAlloc(ptr %type, i64 0)
+  %bad = icmp eq ptr %t, null
+  br i1 %bad, label %fail, label %good
+fail:
+  ret ptr null
+good:
+  %none = load ptr, ptr @g_none
+  call void @Py_IncRef(ptr %sig)
+  call void @Py_IncRef(ptr %address)
+  call void @Py_IncRef(ptr %none)
+{_put("%t", t["sig"], "%sig", "a")}{_put("%t", t["mem"], "%mem", "b")}
+{_put("%t", t["ptr"], "%address", "c")}{_put("%t", t["node"], "%none", "d")}
+  ret ptr %t
+}}
+
+; take a storage from a free list; null if it is empty
+define internal ptr @take(ptr %free) {{
+{_at("%size", "%free", 16, "i64")}
+  %empty = icmp eq i64 %size, 0
+  br i1 %empty, label %none, label %some
+none:
+  ret ptr null
+some:
+  %less = sub i64 %size, 1
+  store i64 %less, ptr %size.p
+{_at("%items", "%free", 24)}
+  %slot = getelementptr ptr, ptr %items, i64 %less
+  %item = load ptr, ptr %slot
+  ret ptr %item
+}}
+
+; the edge that leads to a tensor: itself if it is a leaf, else its node; a new reference
+define internal ptr @edge(ptr %x, ptr %node) {{
+  %leaf = load ptr, ptr @g_leaf
+  %is = icmp eq ptr %node, %leaf
+  %edge = select i1 %is, ptr %x, ptr %node
+  call void @Py_IncRef(ptr %edge)
+  ret ptr %edge
+}}
+
+; the version of a kept tensor's storage, 0 of anything else
+define internal i64 @version_of(ptr %x, i1 %kept, i1 %tensor) {{
+  %both = and i1 %kept, %tensor
+  br i1 %both, label %look, label %zero
+look:
+{_at("%mem", "%x", t["mem"])}
+{_at("%version", "%mem", _VERSION_AT, "i64")}
+  ret i64 %version
+zero:
+  ret i64 0
+}}
+
+define internal ptr @alias(ptr %out) {{
+{_at("%sig", "%out", t["sig"])}{_at("%mem", "%out", t["mem"])}{_at("%ptr", "%out", t["ptr"])}
+  call void @Py_IncRef(ptr %mem)
+  %t = call ptr @tensor_over(ptr %sig, ptr %mem, ptr %ptr)
+  ret ptr %t
+}}
+
+; a step; takes over the references to parents and kept, and to versions
+define internal void @attach(ptr %out, ptr %plan, ptr %parents, ptr %kept, ptr %versions) {{
+  %type = load ptr, ptr @g_node
+  %n = call ptr @PyType_GenericAlloc(ptr %type, i64 0)
+{_at("%back", "%plan", _TUPLE + 8 * 4)}{_at("%sigs", "%plan", _TUPLE + 8 * 7)}
+  %none = load ptr, ptr @g_none
+  call void @Py_IncRef(ptr %back)
+  call void @Py_IncRef(ptr %sigs)
+  call void @Py_IncRef(ptr %none)
+  %last = load i64, ptr @g_sequence
+  %seq = add i64 %last, 1
+  store i64 %seq, ptr @g_sequence
+  %boxed = call ptr @PyLong_FromSsize_t(i64 %seq)
+{_put("%n", n["back"], "%back", "a")}{_put("%n", n["parents"], "%parents", "b")}
+{_put("%n", n["kept"], "%kept", "c")}{_put("%n", n["versions"], "%versions", "d")}
+{_put("%n", n["sigs"], "%sigs", "e")}{_put("%n", n["extra"], "%none", "f")}
+{_put("%n", n["seq"], "%boxed", "g")}
+{_at("%before", "%out", t["node"])}
+  store ptr %n, ptr %before.p
+  call void @Py_DecRef(ptr %before)
+  ret void
+}}
+
+define internal void @keep_one(ptr %x, i1 %keep, ptr %kept, i64 %i) {{
+  %none = load ptr, ptr @g_none
+  %value = select i1 %keep, ptr %x, ptr %none
+  call void @Py_IncRef(ptr %value)
+  %items = getelementptr i8, ptr %kept, i64 {_TUPLE}
+  %at = getelementptr ptr, ptr %items, i64 %i
+  store ptr %value, ptr %at
+  ret void
+}}
+
+define internal void @keep_result(ptr %out, i1 %keep, ptr %kept, i64 %i) {{
+  %items = getelementptr i8, ptr %kept, i64 {_TUPLE}
+  %at = getelementptr ptr, ptr %items, i64 %i
+  br i1 %keep, label %yes, label %no
+yes:
+  %alias = call ptr @alias(ptr %out)
+  store ptr %alias, ptr %at
+  ret void
+no:
+  %none = load ptr, ptr @g_none
+  call void @Py_IncRef(ptr %none)
+  store ptr %none, ptr %at
+  ret void
+}}
+
+; a tuple of versions: the shared one of zeros, or (v0, v1, 0) of the given length
+define internal ptr @versions(i64 %v0, i64 %v1, i64 %n) {{
+  %any = or i64 %v0, %v1
+  %some = icmp ne i64 %any, 0
+  br i1 %some, label %fresh, label %shared
+shared:
+  %two = icmp eq i64 %n, 2
+  %where = select i1 %two, ptr @g_zeros2, ptr @g_zeros3
+  %zeros = load ptr, ptr %where
+  call void @Py_IncRef(ptr %zeros)
+  ret ptr %zeros
+fresh:
+  %tuple = call ptr @PyTuple_New(i64 %n)
+  %items = getelementptr i8, ptr %tuple, i64 {_TUPLE}
+  %b0 = call ptr @PyLong_FromSsize_t(i64 %v0)
+  store ptr %b0, ptr %items
+  %p1 = getelementptr ptr, ptr %items, i64 1
+  %b1 = call ptr @PyLong_FromSsize_t(i64 %v1)
+  store ptr %b1, ptr %p1
+  %three = icmp eq i64 %n, 3
+  br i1 %three, label %third, label %done
+third:
+  %p2 = getelementptr ptr, ptr %items, i64 2
+  %b2 = call ptr @PyLong_FromSsize_t(i64 0)
+  store ptr %b2, ptr %p2
+  br label %done
+done:
+  ret ptr %tuple
+}}
+
+define internal ptr @python1(ptr %ctx, ptr %x) {{
+{_at("%front", "%ctx", 8)}
+  %args = alloca ptr, i64 2
+  store ptr %x, ptr %args
+  %out = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 1, ptr null)
+  ret ptr %out
+}}
+
+define internal ptr @python2(ptr %ctx, ptr %x, ptr %y) {{
+{_at("%front", "%ctx", 8)}
+  %args = alloca ptr, i64 2
+  store ptr %x, ptr %args
+  %second = getelementptr ptr, ptr %args, i64 1
+  store ptr %y, ptr %second
+  %out = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 2, ptr null)
+  ret ptr %out
+}}
+"""
+
+
+def _unary(t: dict) -> str:
+    return f"""
+define internal ptr @unary(ptr %ctx, ptr %x) {{
+  %ok = call i1 @is_tensor(ptr %x)
+  br i1 %ok, label %lookup, label %slow
+lookup:
+{_at("%sig", "%x", t["sig"])}
+  %plans = load ptr, ptr %ctx
+  %plan = call ptr @PyDict_GetItem(ptr %plans, ptr %sig)
+  %known = icmp ne ptr %plan, null
+  br i1 %known, label %packed_, label %slow
+packed_:
+{_at("%packed", "%plan", _TUPLE + 8 * 5)}
+  %none = load ptr, ptr @g_none
+  %unready = icmp eq ptr %packed, %none
+  br i1 %unready, label %slow, label %graph
+graph:
+{_at("%node", "%x", t["node"])}{_at("%words", "%packed", _WORDS)}{_at("%keep", "%words", 24, "i64")}
+  %loose = icmp eq ptr %node, %none
+  br i1 %loose, label %go, label %wanted
+wanted:
+  %record = call i64 @recording()
+  %python = icmp slt i64 %record, 0
+  br i1 %python, label %slow, label %decided
+decided:
+  %on = icmp eq i64 %record, 1
+  %unprepared = icmp slt i64 %keep, 0
+  %first_time = and i1 %on, %unprepared
+  br i1 %first_time, label %slow, label %go
+go:
+  %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
+{_at("%free", "%plan", _TUPLE + 8 * 6)}
+  %mem = call ptr @take(ptr %free)
+  %dry = icmp eq ptr %mem, null
+  br i1 %dry, label %slow, label %run
+run:
+{_at("%osig", "%plan", _TUPLE)}{_at("%address", "%mem", 16)}
+  %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
+  %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
+{_at("%xbox", "%x", t["ptr"])}
+  %xraw = call ptr @PyLong_AsVoidPtr(ptr %xbox)
+{_at("%kernel", "%words", 0)}{_at("%last", "%words", 8, "i64")}
+  call void %kernel(ptr %raw, ptr %xraw, i64 %last)
+  br i1 %recorded, label %step, label %done
+step:
+  %reach = lshr i64 %keep, 8
+  %bits = and i64 %reach, 255
+  %parents = call ptr @PyTuple_New(i64 1)
+  %edge = call ptr @edge(ptr %x, ptr %node)
+{_put("%parents", _TUPLE, "%edge", "p")}
+  %k0b = and i64 %bits, 1
+  %k0 = icmp ne i64 %k0b, 0
+  %k1b = and i64 %bits, 2
+  %k1 = icmp ne i64 %k1b, 0
+  %some = icmp ne i64 %bits, 0
+  br i1 %some, label %keeping, label %letting
+letting:
+  %nones = load ptr, ptr @g_nones2
+  call void @Py_IncRef(ptr %nones)
+  br label %keep_done
+keeping:
+  %fresh = call ptr @PyTuple_New(i64 2)
+  call void @keep_one(ptr %x, i1 %k0, ptr %fresh, i64 0)
+  call void @keep_result(ptr %out, i1 %k1, ptr %fresh, i64 1)
+  br label %keep_done
+keep_done:
+  %kept = phi ptr [ %nones, %letting ], [ %fresh, %keeping ]
+  %v0 = call i64 @version_of(ptr %x, i1 %k0, i1 true)
+  %versions = call ptr @versions(i64 %v0, i64 0, i64 2)
+  call void @attach(ptr %out, ptr %plan, ptr %parents, ptr %kept, ptr %versions)
+  br label %done
+done:
+  ret ptr %out
+slow:
+  %answer = call ptr @python1(ptr %ctx, ptr %x)
+  ret ptr %answer
+}}
+"""
+
+
+def _binary(t: dict) -> str:
+    """Two operands, either of which may be a number (never both)."""
+    return f"""
+define internal ptr @binary(ptr %ctx, ptr %x, ptr %y) {{
+entry:
+  %none = load ptr, ptr @g_none
+  %plans = load ptr, ptr %ctx
+{_at("%ytype", "%y", 8)}
+  %xok = call i1 @is_tensor(ptr %x)
+  br i1 %xok, label %x_tensor, label %x_other
+x_tensor:
+{_at("%xsig", "%x", t["sig"])}
+{_at("%xnode", "%x", t["node"])}
+  %inner = call ptr @PyDict_GetItem(ptr %plans, ptr %xsig)
+  %has = icmp ne ptr %inner, null
+  br i1 %has, label %second, label %slow
+second:
+  %float = load ptr, ptr @g_float
+  %isf = icmp eq ptr %ytype, %float
+  br i1 %isf, label %y_number, label %second_int
+second_int:
+  %int = load ptr, ptr @g_int
+  %isi = icmp eq ptr %ytype, %int
+  br i1 %isi, label %y_number, label %second_tensor
+second_tensor:
+  %yok = call i1 @is_tensor(ptr %y)
+  br i1 %yok, label %both, label %slow
+both:
+{_at("%ysig", "%y", t["sig"])}
+{_at("%ynode", "%y", t["node"])}
+  %plan0 = call ptr @PyDict_GetItem(ptr %inner, ptr %ysig)
+  br label %found
+y_number:
+{_at("%baked", "%ctx", 16, "i64")}
+  %is_baked = icmp ne i64 %baked, 0
+  br i1 %is_baked, label %by_value, label %by_type
+by_type:
+  %plan1 = call ptr @PyDict_GetItem(ptr %inner, ptr %ytype)
+  br label %found
+by_value:
+  %key = call ptr @PyTuple_New(i64 2)
+  call void @Py_IncRef(ptr %ytype)
+  call void @Py_IncRef(ptr %y)
+{_put("%key", _TUPLE, "%ytype", "k0")}{_put("%key", _TUPLE + 8, "%y", "k1")}
+  %plan2 = call ptr @PyDict_GetItem(ptr %inner, ptr %key)
+  call void @Py_DecRef(ptr %key)
+  br label %found
+x_other:
+{_at("%xtype", "%x", 8)}
+  %float_ = load ptr, ptr @g_float
+  %int_ = load ptr, ptr @g_int
+  %xf = icmp eq ptr %xtype, %float_
+  %xi = icmp eq ptr %xtype, %int_
+  %xnumber = or i1 %xf, %xi
+{_at("%baked_", "%ctx", 16, "i64")}
+  %plain = icmp eq i64 %baked_, 0
+  %usable = and i1 %xnumber, %plain
+  br i1 %usable, label %x_number, label %slow
+x_number:
+  %yok_ = call i1 @is_tensor(ptr %y)
+  br i1 %yok_, label %reflected, label %slow
+reflected:
+{_at("%ysig_", "%y", t["sig"])}
+{_at("%ynode_", "%y", t["node"])}
+  %inner_ = call ptr @PyDict_GetItem(ptr %plans, ptr %xtype)
+  %has_ = icmp ne ptr %inner_, null
+  br i1 %has_, label %reflected_plan, label %slow
+reflected_plan:
+  %plan3 = call ptr @PyDict_GetItem(ptr %inner_, ptr %ysig_)
+  br label %found
+found:
+  %plan = phi ptr [ %plan0, %both ], [ %plan1, %by_type ], [ %plan2, %by_value ], [ %plan3, %reflected_plan ]
+  %xn = phi ptr [ %xnode, %both ], [ %xnode, %by_type ], [ %xnode, %by_value ], [ %none, %reflected_plan ]
+  %yn = phi ptr [ %ynode, %both ], [ %none, %by_type ], [ %none, %by_value ], [ %ynode_, %reflected_plan ]
+  %xt = phi i1 [ true, %both ], [ true, %by_type ], [ true, %by_value ], [ false, %reflected_plan ]
+  %yt = phi i1 [ true, %both ], [ false, %by_type ], [ false, %by_value ], [ true, %reflected_plan ]
+  %known = icmp ne ptr %plan, null
+  br i1 %known, label %packed_, label %slow
+packed_:
+{_at("%packed", "%plan", _TUPLE + 8 * 5)}
+  %unready = icmp eq ptr %packed, %none
+  br i1 %unready, label %slow, label %graph
+graph:
+{_at("%words", "%packed", _WORDS)}{_at("%keep", "%words", 24, "i64")}{_at("%kind", "%words", 16, "i64")}
+  %xloose = icmp eq ptr %xn, %none
+  %yloose = icmp eq ptr %yn, %none
+  %loose = and i1 %xloose, %yloose
+  br i1 %loose, label %number, label %wanted
+wanted:
+  %record = call i64 @recording()
+  %python = icmp slt i64 %record, 0
+  br i1 %python, label %slow, label %decided
+decided:
+  %on = icmp eq i64 %record, 1
+  %unprepared = icmp slt i64 %keep, 0
+  %first_time = and i1 %on, %unprepared
+  br i1 %first_time, label %slow, label %number
+number:
+  %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
+  %value = select i1 %xt, ptr %y, ptr %x
+  switch i64 %kind, label %tensors [ i64 1, label %as_double
+                                     i64 2, label %as_int
+                                     i64 3, label %tensors ]
+as_double:
+  %double = call double @PyFloat_AsDouble(ptr %value)
+  br label %checked
+as_int:
+  %whole = call i64 @PyLong_AsSsize_t(ptr %value)
+  br label %checked
+checked:
+  %d0 = phi double [ %double, %as_double ], [ 0.0, %as_int ]
+  %i0 = phi i64 [ 0, %as_double ], [ %whole, %as_int ]
+  %error = call ptr @PyErr_Occurred()
+  %fine = icmp eq ptr %error, null
+  br i1 %fine, label %tensors, label %clear
+clear:
+  call void @PyErr_Clear()
+  br label %slow
+tensors:
+  %d = phi double [ 0.0, %number ], [ 0.0, %number ], [ %d0, %checked ]
+  %i = phi i64 [ 0, %number ], [ 0, %number ], [ %i0, %checked ]
+{_at("%free", "%plan", _TUPLE + 8 * 6)}
+  %mem = call ptr @take(ptr %free)
+  %dry = icmp eq ptr %mem, null
+  br i1 %dry, label %slow, label %run
+run:
+{_at("%osig", "%plan", _TUPLE)}{_at("%address", "%mem", 16)}
+  %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
+  %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
+  %first = select i1 %xt, ptr %x, ptr %y
+{_at("%fbox", "%first", t["ptr"])}
+  %fraw = call ptr @PyLong_AsVoidPtr(ptr %fbox)
+{_at("%kernel", "%words", 0)}{_at("%last", "%words", 8, "i64")}
+  switch i64 %kind, label %call0 [ i64 1, label %call1
+                                   i64 2, label %call2
+                                   i64 3, label %call3 ]
+call0:
+{_at("%ybox", "%y", t["ptr"])}
+  %yraw = call ptr @PyLong_AsVoidPtr(ptr %ybox)
+  call void %kernel(ptr %raw, ptr %fraw, ptr %yraw, i64 %last)
+  br label %ran
+call1:
+  call void %kernel(ptr %raw, ptr %fraw, double %d, i64 %last)
+  br label %ran
+call2:
+  call void %kernel(ptr %raw, ptr %fraw, i64 %i, i64 %last)
+  br label %ran
+call3:
+  call void %kernel(ptr %raw, ptr %fraw, i64 %last)
+  br label %ran
+ran:
+  br i1 %recorded, label %step, label %done
+step:
+  %xwants = select i1 %xloose, i64 0, i64 8
+  %ywants = select i1 %yloose, i64 0, i64 16
+  %shift = add i64 %xwants, %ywants
+  %reach = lshr i64 %keep, %shift
+  %bits = and i64 %reach, 255
+  %parents = call ptr @PyTuple_New(i64 2)
+  %xend = select i1 %xloose, ptr %none, ptr %x
+  %yend = select i1 %yloose, ptr %none, ptr %y
+  %xedge = call ptr @edge(ptr %xend, ptr %xn)
+  %yedge = call ptr @edge(ptr %yend, ptr %yn)
+{_put("%parents", _TUPLE, "%xedge", "p0")}{_put("%parents", _TUPLE + 8, "%yedge", "p1")}
+  %k0b = and i64 %bits, 1
+  %k0 = icmp ne i64 %k0b, 0
+  %k1b = and i64 %bits, 2
+  %k1 = icmp ne i64 %k1b, 0
+  %k2b = and i64 %bits, 4
+  %k2 = icmp ne i64 %k2b, 0
+  %some = icmp ne i64 %bits, 0
+  br i1 %some, label %keeping, label %letting
+letting:
+  %nones = load ptr, ptr @g_nones3
+  call void @Py_IncRef(ptr %nones)
+  br label %keep_done
+keeping:
+  %fresh = call ptr @PyTuple_New(i64 3)
+  call void @keep_one(ptr %x, i1 %k0, ptr %fresh, i64 0)
+  call void @keep_one(ptr %y, i1 %k1, ptr %fresh, i64 1)
+  call void @keep_result(ptr %out, i1 %k2, ptr %fresh, i64 2)
+  br label %keep_done
+keep_done:
+  %kept = phi ptr [ %nones, %letting ], [ %fresh, %keeping ]
+  %v0 = call i64 @version_of(ptr %x, i1 %k0, i1 %xt)
+  %v1 = call i64 @version_of(ptr %y, i1 %k1, i1 %yt)
+  %versions = call ptr @versions(i64 %v0, i64 %v1, i64 3)
+  call void @attach(ptr %out, ptr %plan, ptr %parents, ptr %kept, ptr %versions)
+  br label %done
+done:
+  ret ptr %out
+slow:
+  %answer = call ptr @python2(ptr %ctx, ptr %x, ptr %y)
+  ret ptr %answer
+}}
+"""
+
+
+_SHARED = """
+; anything but the plain form: hand all arguments to the Python front
+define internal ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+  %frontp = getelementptr i8, ptr %ctx, i64 8
+  %front = load ptr, ptr %frontp
+  %out = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 %n, ptr %names)
+  ret ptr %out
+}
+define internal ptr @otherwise_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+  %named = icmp ne ptr %names, null
+  br i1 %named, label %count, label %copy
+count:
+  %sizep = getelementptr i8, ptr %names, i64 16
+  %size = load i64, ptr %sizep
+  br label %copy
+copy:
+  %extra = phi i64 [ 0, %0 ], [ %size, %count ]
+  %given = add i64 %n, %extra
+  %all = add i64 %given, 1
+  %room = alloca ptr, i64 %all
+  store ptr %self, ptr %room
+  %rest = getelementptr ptr, ptr %room, i64 1
+  %bytes = mul i64 %given, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
+  %m = add i64 %n, 1
+  %out = call ptr @otherwise(ptr %ctx, ptr %room, i64 %m, ptr %names)
+  ret ptr %out
+}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define internal ptr @enter1(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+  %one = icmp eq i64 %n, 1
+  %plain = icmp eq ptr %names, null
+  %ok = and i1 %one, %plain
+  br i1 %ok, label %fast, label %other
+fast:
+  %x = load ptr, ptr %args
+  %out = call ptr @unary(ptr %ctx, ptr %x)
+  ret ptr %out
+other:
+  %answer = call ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}
+define internal ptr @enter1_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+  %none = icmp eq i64 %n, 0
+  %plain = icmp eq ptr %names, null
+  %ok = and i1 %none, %plain
+  br i1 %ok, label %fast, label %other
+fast:
+  %out = call ptr @unary(ptr %ctx, ptr %self)
+  ret ptr %out
+other:
+  %answer = call ptr @otherwise_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}
+define internal ptr @enter2(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+  %two = icmp eq i64 %n, 2
+  %plain = icmp eq ptr %names, null
+  %ok = and i1 %two, %plain
+  br i1 %ok, label %fast, label %other
+fast:
+  %x = load ptr, ptr %args
+  %second = getelementptr ptr, ptr %args, i64 1
+  %y = load ptr, ptr %second
+  %out = call ptr @binary(ptr %ctx, ptr %x, ptr %y)
+  ret ptr %out
+other:
+  %answer = call ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}
+define internal ptr @enter2_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+  %one = icmp eq i64 %n, 1
+  %plain = icmp eq ptr %names, null
+  %ok = and i1 %one, %plain
+  br i1 %ok, label %fast, label %other
+fast:
+  %y = load ptr, ptr %args
+  %out = call ptr @binary(ptr %ctx, ptr %self, ptr %y)
+  ret ptr %out
+other:
+  %answer = call ptr @otherwise_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}
+define ptr @next_sequence(ptr %self, ptr %args, i64 %n, ptr %names) {
+  %last = load i64, ptr @g_sequence
+  %seq = add i64 %last, 1
+  store i64 %seq, ptr @g_sequence
+  %boxed = call ptr @PyLong_FromSsize_t(i64 %seq)
+  ret ptr %boxed
+}
+"""
+
+
+def _entries() -> str:
+    """Functions, which find their context in `self`, and one small method per context."""
+    passed = "ptr %args, i64 %n, ptr %names"
+    text = []
+    for arity in (1, 2):
+        text.append(f"define ptr @f{arity}(ptr %self, {passed}) {{\n{_at('%ctx', '%self', _WORDS)}"
+                    f"  %out = tail call ptr @enter{arity}(ptr %ctx, {passed})\n  ret ptr %out\n}}\n")
+        for i in range(COUNT):
+            text.append(f"define internal ptr @m{arity}_{i}(ptr %self, {passed}) {{\n"
+                        f"{_context(arity, i)}"
+                        f"  %out = tail call ptr @enter{arity}_of(ptr %ctx, ptr %self, {passed})\n"
+                        "  ret ptr %out\n}\n")
+    for i in range(COUNT):
+        text.append(f"define internal ptr @r2_{i}(ptr %self, {passed}) {{\n{_context(2, i)}"
+                    "  %x = load ptr, ptr %args\n"
+                    "  %out = tail call ptr @binary(ptr %ctx, ptr %x, ptr %self)\n"
+                    "  ret ptr %out\n}\n")
+    for form in ("m1", "m2", "r2"):
+        entries = ", ".join(f"ptr @{form}_{i}" for i in range(COUNT))
+        text.append(f"@entries_{form} = global [{COUNT} x ptr] [{entries}]\n")
+    return "".join(text)
+
+
+def _context(arity: int, i: int) -> str:
+    return (f"  %at = getelementptr ptr, ptr @contexts{arity}, i64 {i}\n"
+            "  %ctx = load ptr, ptr %at\n")
+
+
+def module_text(node: type) -> str:
+    t = {name: slot_offset(Tensor, name) for name in ("sig", "ptr", "mem", "node", "base")}
+    n = {name: slot_offset(node, name) for name in
+         ("back", "parents", "kept", "versions", "seq", "sigs", "extra")}
+    declared = "".join(f"declare {kind.split(' ')[0]} @{name}{kind[kind.index('('):]}\n"
+                       for name, kind in _EXTERNAL.items())
+    variables = "".join(f"@g_{name} = global i64 0\n" for name in _GLOBALS)
+    tables = "".join(f"@contexts{arity} = global [{COUNT} x ptr] zeroinitializer\n"
+                     for arity in (1, 2))
+    return (declared + variables + tables + _common(t, n) + _unary(t) + _binary(t) + _SHARED
+            + _entries())
+
+
+_METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
+
+
+class Fronts:
+    """The loaded module: hands out native functions and methods for Python fronts."""
+
+    def __init__(self, node: type):
+        j = bridge.jit()
+        for name in _EXTERNAL:
+            j.llvm.add_symbol(name, ctypes.cast(getattr(_api, name), ctypes.c_void_p).value)
+        text = module_text(node)
+        store = cache()
+        key = store.key("fronts\n" + text)
+        code = store.get(key)
+        if code is None:
+            code = j.compile(text)
+            store.put(key, code)
+        self._f1, self._f2, sequence = j.load(code, "f1", "f2", "next_sequence")
+        self._variable = j.engine.get_global_value_address
+        self.used = {1: 0, 2: 0}
+        self.keep: list = []
+        values = {"tensor": Tensor, "node": node, "none": None, "leaf": LEAF, "float": float,
+                  "int": int, "zeros2": (0, 0), "zeros3": (0, 0, 0), "nones2": (None, None),
+                  "nones3": (None, None, None)}
+        self.keep.append(values)
+        for name, value in values.items():
+            self.word(name).value = id(value)
+        self.contexts = {arity: self._table(f"contexts{arity}") for arity in (1, 2)}
+        self.entries = {form: self._table(f"entries_{form}") for form in ("m1", "m2", "r2")}
+        self.next_sequence = self._function(sequence, "next_sequence", None, None)
+
+    def _table(self, name: str):
+        return (ctypes.c_int64 * COUNT).from_address(self._variable(name))
+
+    def word(self, name: str) -> ctypes.c_int64:
+        """One of the module's variables."""
+        return ctypes.c_int64.from_address(self._variable(f"g_{name}"))
+
+    def _definition(self, address: int, name: str, doc):
+        made = bridge.MethodDef(name.encode(), address, _METH_FASTCALL_KEYWORDS,
+                                doc.encode() if doc else None)
+        self.keep.append(made)
+        return ctypes.addressof(made)
+
+    def _function(self, address: int, name: str, doc, context):
+        return _make_function(self._definition(address, name, doc), context, None)
+
+    def _method(self, address: int, name: str, doc):
+        return _new_method(Tensor, self._definition(address, name, doc))
+
+    def adopt(self, front, plans: dict, arity: int, baked: bool, name: str, doc: str):
+        """A function that runs natively what it can, and `front` otherwise; and its context."""
+        context = array("q", [id(plans), id(front), int(baked)])
+        self.keep.extend((plans, front))
+        return self._function(self._f1 if arity == 1 else self._f2, name, doc, context), context
+
+    def methods(self, context, arity: int, name: str, doc: str):
+        """(method, reflected method or None) of a context, or None when there are too many."""
+        i = self.used[arity]
+        if i >= COUNT:
+            return None
+        self.used[arity] += 1
+        self.keep.append(context)
+        self.contexts[arity][i] = context.buffer_info()[0]
+        reflected = self._method(self.entries["r2"][i], f"__r{name}__", doc) if arity == 2 else None
+        return self._method(self.entries[f"m{arity}"][i], name, doc), reflected
+
+
+_make_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object,
+                                   ctypes.c_void_p)(("PyCFunction_NewEx", _api))
+_new_method = _api.PyDescr_NewMethod
+_new_method.restype, _new_method.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]
+
+
+def pack(address: int, last: int, kind: int) -> array:
+    """What a native front reads of a plan: kernel, last argument, form of the call, what to keep.
+
+    The form says what the second operand is: 0 a tensor, 1 a double, 2 an integer, 3 part of the
+    kernel. What to keep is -1 until it is known: see `set_keep`.
+    """
+    return array("q", [address, last, kind, -1])
+
+
+def set_keep(packed: array, keep) -> None:
+    """One byte, of what to keep, for each set of operands that want a gradient."""
+    packed[3] = sum(bits << (8 * i) for i, bits in enumerate(keep[:4]))

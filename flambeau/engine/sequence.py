@@ -1,0 +1,235 @@
+"""Numbers in steps: arange, range, linspace, logspace, bit for bit as torch computes them.
+
+torch walks a floating point sequence in vectors: the first element of a vector is computed from
+its index and rounded, the others are counted on from there; what is left over at the end, and
+integers, are computed one by one. The second half of linspace is counted from the end.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.device import META, resolve
+from ..devices.cpu.random import exact_product, round_bfloat16
+from . import convert, create
+from .modes import modes
+from .tensor import Tensor, empty, signature
+
+VECTOR_BYTES = 32       # what torch's kernels hold in one register
+GRAIN = 32768           # elements each thread takes at least
+
+
+def vector_bases(n: int, width: int, threads: int) -> np.ndarray:
+    """For each index, the index that its value is counted on from."""
+    at = np.arange(n)
+    if n <= GRAIN or threads == 1:
+        chunks = [(0, n)]
+    else:
+        step = -(-n // min(threads, -(-n // GRAIN)))
+        chunks = [(start, min(start + step, n)) for start in range(0, n, step)]
+    for start, stop in chunks:
+        whole = (stop - start) // (2 * width) * (2 * width)
+        part = at[start:start + whole]
+        part -= (part - start) % width
+    return at
+
+
+def _threads() -> int:
+    return modes.threads if hasattr(modes, "threads") else 1
+
+
+# -- arange ------------------------------------------------------------------------------------------
+
+
+def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device=None,
+           pin_memory=False, requires_grad=False):
+    """Numbers from start up to, not including, end."""
+    start, end = (0, start) if end is None else (start, end)
+    start, end, step = (create.number(v) for v in (start, end, step))
+    _check_numbers("arange", start, end, step)
+    natural = dt.default_float() if any(isinstance(v, float) for v in (start, end, step)) else (
+        dt.int64)
+    kind = create.out_dtype("arange", dtype, out, natural)
+    if kind.kind in "bc":
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{kind}'")
+    n = _count(kind, start, end, step)
+    where = resolve(device)
+    if where is META:
+        x = empty(signature(kind, (n,), None, META))
+    else:
+        x = convert.copied(arange_values(start, step, n, kind), kind)
+    if out is not None:
+        return create.place_in("arange", out, x, dtype)
+    return create.finish("arange", x, layout, pin_memory, requires_grad)
+
+
+def _check_numbers(name: str, start, end, step) -> None:
+    for v in (start, end, step):
+        if isinstance(v, complex):
+            raise RuntimeError("value cannot be converted to type double without overflow")
+        if not isinstance(v, (int, float)):
+            raise TypeError(f"{name}(): argument must be Number, not {type(v).__name__}")
+    if step == 0:
+        raise RuntimeError(f"{name}: step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"{name}: unsupported range: {start} -> {end}")
+    if (step > 0 and start > end) or (step < 0 and start < end):
+        raise RuntimeError(f"{name}: upper bound and lower bound inconsistent with step sign: from "
+                           f"{start} to {end} by {step}")
+
+
+def _count(kind: dt.dtype, start, end, step) -> int:
+    if kind.kind in "iu":
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError("arange: step must be nonzero")
+        if kind is dt.int64:
+            return max(-((start - end) // step) if step > 0 else -((end - start) // -step), 0)
+    return math.ceil((float(end) - float(start)) / float(step))
+
+
+def arange_values(start, step, n: int, kind: dt.dtype) -> np.ndarray:
+    at = np.arange(n)
+    if kind.kind in "iu":
+        return (int(start) + int(step) * at).astype(kind.numpy)
+    work = np.float32 if kind.itemsize == 2 else np.float64
+    start, step = work(start), work(step)
+    base = vector_bases(n, VECTOR_BYTES // kind.itemsize, _threads())
+    first = rounded_to(kind, fused(step, base, start)).astype(work)
+    return rounded_to(kind, fused(step, at - base, first))
+
+
+def rounded_to(kind: dt.dtype, values: np.ndarray) -> np.ndarray:
+    """Values rounded to a dtype; bfloat16 stays in float32."""
+    with np.errstate(over="ignore"):
+        return round_bfloat16(values) if kind is dt.bfloat16 else values.astype(kind.numpy)
+
+
+def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None,
+          pin_memory=False, requires_grad=False):
+    """Numbers from start up to and including end; arange is what torch recommends."""
+    start, end = (0, start) if end is None else (start, end)
+    start, end, step = (create.number(v) for v in (start, end, step))
+    _check_numbers("range", start, end, step)
+    kind = create.out_dtype("range", dtype, out)
+    n = int((float(end) - float(start)) / float(step)) + 1
+    if resolve(device) is META:
+        x = empty(signature(kind, (n,), None, META))
+    else:
+        at = np.arange(n)
+        whole = kind.kind in "iu"
+        values = int(start) + int(step) * at if whole else float(start) + float(step) * at
+        x = convert.copied(values.astype(np.float32 if kind is dt.bfloat16 else kind.numpy), kind)
+    if out is not None:
+        return create.place_in("range", out, x, dtype)
+    return create.finish("range", x, layout, pin_memory, requires_grad)
+
+
+# -- linspace ----------------------------------------------------------------------------------------
+
+
+def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=None,
+             pin_memory=False, requires_grad=False):
+    """`steps` numbers evenly spaced from start to end, both included."""
+    return _spaced("linspace", linspace_values, start, end, steps, out, dtype, layout, device,
+                   pin_memory, requires_grad)
+
+
+def logspace(start, end, steps, base=10.0, *, out=None, dtype=None, layout=None, device=None,
+             pin_memory=False, requires_grad=False):
+    """base to the power of `steps` numbers evenly spaced from start to end."""
+
+    def values(start, end, steps, kind):
+        return logspace_values(start, end, steps, kind, base)
+
+    return _spaced("logspace", values, start, end, steps, out, dtype, layout, device, pin_memory,
+                   requires_grad)
+
+
+def _spaced(name, values, start, end, steps, out, dtype, layout, device, pin_memory,
+            requires_grad) -> Tensor:
+    for role, bound in (("start", start), ("end", end)):
+        if isinstance(bound, Tensor) and bound.sig.rank:
+            raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got "
+                               f"{role} with {bound.sig.rank} dimension(s).")
+    start, end = create.number(start), create.number(end)
+    if isinstance(steps, Tensor):
+        steps = steps.item()
+    if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool):
+        raise TypeError(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
+    if steps < 0:
+        raise RuntimeError(f"{name}: number of steps must be non-negative")
+    natural = dt.default_float()
+    if isinstance(start, complex) or isinstance(end, complex):
+        natural = natural.to_complex()
+    kind = create.out_dtype(name, dtype, out, natural)
+    if natural.kind == "c" and kind.kind != "c":
+        raise RuntimeError(f"torch.{name}(): inferred dtype {natural} can't be safely cast to "
+                           f"passed dtype {kind}")
+    if kind.kind == "b":
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+    if resolve(device) is META:
+        x = empty(signature(kind, (steps,), None, META))
+    else:
+        with np.errstate(all="ignore"):
+            x = convert.copied(values(start, end, int(steps), kind), kind)
+    if out is not None:
+        return create.place_in(name, out, x, dtype)
+    return create.finish(name, x, layout, pin_memory, requires_grad)
+
+
+def linspace_values(start, end, steps: int, kind: dt.dtype) -> np.ndarray:
+    if kind in (dt.float16, dt.bfloat16):
+        return _half_linspace(start, end, steps, kind)
+    carrier = kind.numpy.type
+    first, last = carrier(start), carrier(end)
+    if steps == 1:
+        return np.array([first], carrier)
+    work = np.float64 if kind.kind in "iu" else carrier
+    step = (work(last) - work(first)) / work(steps - 1) if steps > 1 else work(0)
+    at = np.arange(steps)
+    low, high = fused(step, at, work(first)), fused(-step, steps - 1 - at, work(last))
+    return np.where(at < steps // 2, low, high).astype(carrier)
+
+
+def fused(a, n: np.ndarray, b) -> np.ndarray:
+    """a * n + b for integers n, rounded once."""
+    kind = a.dtype.type
+    if a.dtype.kind == "c":
+        return fused(a.real, n, b.real) + kind(1j) * fused(a.imag, n, b.imag)
+    if kind is np.float32:
+        return (np.float64(a) * n + np.asarray(b, np.float64)).astype(np.float32)
+    product, lost = exact_product(n.astype(np.float64), a)
+    total = product + b
+    part = total - product
+    return total + ((product - (total - part)) + (b - part) + lost)
+
+
+def _half_linspace(start, end, steps: int, kind) -> np.ndarray:
+    """Half types: each operation is rounded to the type itself."""
+    def rounded(values):
+        return rounded_to(kind, np.asarray(values, np.float32)).astype(np.float32)
+
+    first, last = rounded(start), rounded(end)
+    if steps == 1:
+        return first.reshape(1)
+    step = rounded(rounded(last - first) / np.float32(steps - 1)) if steps > 1 else np.float32(0)
+    at = np.arange(steps)
+    low = first + rounded(step * rounded(at))
+    high = last - rounded(step * rounded(steps - 1 - at))
+    return np.where(at < steps // 2, low, high).astype(np.float32)
+
+
+def logspace_values(start, end, steps: int, kind: dt.dtype, base) -> np.ndarray:
+    """The bounds are rounded to the dtype, all else is computed in double precision."""
+    wide = np.complex128 if kind.kind == "c" else np.float64
+    carrier = np.float32 if kind is dt.bfloat16 else kind.numpy.type
+    first, last = (wide(bound if kind.kind in "iu" else carrier(bound)) for bound in (start, end))
+    step = (last - first) / max(steps - 1, 1)
+    at = np.arange(steps)
+    low, high = fused(step, at, first), fused(-step, steps - 1 - at, last)
+    power = np.where((at < steps // 2) | (steps == 1), low, high)
+    return np.power(wide(base), power).astype(carrier)

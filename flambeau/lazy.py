@@ -1,0 +1,22 @@
+"""Sub-packages that are imported when first asked for, so that `import flambeau` stays quick."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+
+
+def subpackages(package: str, names):
+    """(__getattr__, __dir__) of a package that serves these sub-packages lazily."""
+    names = frozenset(names)
+
+    def __getattr__(name: str):
+        if name in names:
+            return importlib.import_module(f"{package}.{name}")
+        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+
+    def __dir__():
+        return sorted({*vars(sys.modules[package]), *names})
+
+    return __getattr__, __dir__

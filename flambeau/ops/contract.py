@@ -1,0 +1,279 @@
+"""Sums of products over named or numbered dimensions: einsum, tensordot, kron."""
+
+from __future__ import annotations
+
+import string
+
+from ..core import shape as sh
+from .declare import composite
+from .product import bmm, mm
+
+LETTERS = string.ascii_uppercase + string.ascii_lowercase
+
+
+@composite(method=False)
+def tensordot(a, b, dims=2):
+    """Sums of products over some dimensions of both tensors."""
+    dims = dims.tolist() if hasattr(dims, "tolist") else dims
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        dims = (list(range(a.dim() - dims, a.dim())), list(range(dims)))
+    over_a, over_b = (sh.wrap_dims((d,) if isinstance(d, int) else d, x.dim(), "tensordot")
+                      for d, x in zip(dims, (a, b), strict=True))
+    if len(over_a) != len(over_b):
+        raise RuntimeError("both dimension lists should have same length")
+    a, b = _ones_summed(a, over_a, b, over_b)
+    kept_a = [d for d in range(a.dim()) if d not in over_a]
+    kept_b = [d for d in range(b.dim()) if d not in over_b]
+    shape = (*(a.shape[d] for d in kept_a), *(b.shape[d] for d in kept_b))
+    inner = 1
+    for d in over_a:
+        inner *= a.shape[d]
+    outer_a, outer_b = (_count(x, kept) for x, kept in ((a, kept_a), (b, kept_b)))
+    left = a.permute((*kept_a, *over_a)).reshape((outer_a, inner))
+    right = b.permute((*over_b, *kept_b)).reshape((inner, outer_b))
+    return mm(left, right).reshape(shape)
+
+
+def _count(x, dims) -> int:
+    total = 1
+    for d in dims:
+        total *= x.shape[d]
+    return total
+
+
+def _ones_summed(a, over_a, b, over_b):
+    """A dimension of size 1 on one side stands for any size: the other side is summed."""
+    for i, j in zip(over_a, over_b, strict=True):
+        if a.shape[i] == b.shape[j]:
+            continue
+        if b.shape[j] == 1:
+            a = a.sum(i, True)
+        elif a.shape[i] == 1:
+            b = b.sum(j, True)
+        else:
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} "
+                f"and second has size {b.shape[j]} in dim {j}")
+    return a, b
+
+
+@composite
+def kron(input, other):
+    """Every product of an element of one with the whole of the other, block by block."""
+    rank = max(input.dim(), other.dim())
+    one = (1,) * (rank - input.dim()) + tuple(input.shape)
+    two = (1,) * (rank - other.dim()) + tuple(other.shape)
+    left = tuple(n for size in one for n in (size, 1))
+    right = tuple(n for size in two for n in (1, size))
+    product = input.reshape(left) * other.reshape(right)
+    return product.reshape(tuple(p * q for p, q in zip(one, two, strict=True)))
+
+
+# -- einsum ----------------------------------------------------------------------------------------
+
+
+@composite(method=False)
+def einsum(*args):
+    """Sums of products written in the Einstein notation, such as "ij,jk->ik"."""
+    equation, operands = _read(args)
+    inputs, output = _parse(equation, [x.dim() for x in operands])
+    operands = [_with_diagonals(x, labels) for x, labels in zip(operands, inputs, strict=True)]
+    inputs = [_unique(labels) for labels in inputs]
+    _check_sizes(operands, inputs)
+    total, labels = operands[0], inputs[0]
+    for k in range(1, len(operands)):
+        later = set(output).union(*inputs[k + 1:])
+        total, labels = _pair(total, labels, operands[k], inputs[k], later)
+    dropped = [d for d, name in enumerate(labels) if name not in output]
+    if dropped:
+        total = total.sum(tuple(dropped))
+        labels = [name for name in labels if name in output]
+    order = [labels.index(name) for name in output]
+    return total.permute(tuple(order)) if order != sorted(order) else total
+
+
+def _read(args):
+    """The equation and operands; lists of dimension numbers are turned into letters."""
+    if not args:
+        raise ValueError("einsum(): must specify the equation string and at least one operand, or "
+                         "at least one operand and its subscripts list")
+    if isinstance(args[0], str):
+        operands = args[1:]
+        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+            operands = operands[0]
+        if not operands:
+            raise RuntimeError("einsum(): must provide at least one operand")
+        return args[0], list(operands)
+    pairs = list(args)
+    final = pairs.pop() if len(pairs) % 2 else None
+    operands, lists = pairs[::2], pairs[1::2]
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = list(operands[0])
+    equation = ",".join(map(_letters, lists))
+    return equation if final is None else f"{equation}->{_letters(final)}", operands
+
+
+def _letters(numbers) -> str:
+    found = []
+    for n in numbers:
+        if n is Ellipsis:
+            found.append("...")
+        elif isinstance(n, int) and 0 <= n < len(LETTERS):
+            found.append(LETTERS[n])
+        else:
+            raise ValueError("einsum(): expected a list of integers in the range [0, 52) or "
+                             f"Ellipsis, but got {n}")
+    return "".join(found)
+
+
+def _parse(equation: str, ranks: list[int]):
+    """Labels of each operand and of the result; dimensions under `...` are labelled by number."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) < len(ranks):
+        raise RuntimeError("einsum(): more operands were provided than specified in the equation")
+    if len(terms) > len(ranks):
+        raise RuntimeError("einsum(): fewer operands were provided than specified in the equation")
+    hidden = max((rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)
+                  if "..." in term), default=0)
+    inputs = [_labels(term, rank, hidden, k)
+              for k, (term, rank) in enumerate(zip(terms, ranks, strict=True))]
+    if arrow:
+        output = _labels(right, None, hidden if any("..." in t for t in terms) else 0, None)
+        _check_output(output, inputs)
+    else:
+        flat = [name for labels in inputs for name in labels]
+        once = sorted(name for name in set(flat) if isinstance(name, str) and flat.count(name) == 1)
+        output = [*range(hidden), *once]
+    return inputs, output
+
+
+def _labels(term: str, rank: int | None, hidden: int, operand: int | None) -> list:
+    where = "the output" if operand is None else f"operand {operand}"
+    named = term.replace("...", "", 1)
+    if "." in named:
+        raise RuntimeError(f"einsum(): found '.' for {where} that is not part of any ellipsis")
+    for letter in named:
+        if letter not in LETTERS:
+            raise RuntimeError(f"einsum(): invalid subscript given at {where} in the equation string,"
+                               f" subscripts must be in [a-zA-Z], got {letter!r}")
+    if "..." not in term:
+        if rank is not None and rank != len(named):
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation ({len(named)}) does not match "
+                f"the number of dimensions ({rank}) for {where} and no ellipsis was given")
+        return list(named)
+    count = hidden if rank is None else rank - len(named)
+    if count < 0:
+        raise RuntimeError(f"einsum(): the number of subscripts in the equation ({len(named)}) is "
+                           f"more than the number of dimensions ({rank}) for {where}")
+    before, _, after = term.partition("...")
+    return [*before, *range(hidden - count, hidden), *after]
+
+
+def _check_output(output, inputs) -> None:
+    known = {name for labels in inputs for name in labels}
+    for name in output:
+        if output.count(name) > 1:
+            raise RuntimeError(f"einsum(): output subscript {name} appears more than once in the "
+                               "output")
+        if isinstance(name, str) and name not in known:
+            raise RuntimeError(f"einsum(): output subscript {name} does not appear in the equation "
+                               "for any input operand")
+
+
+def _with_diagonals(x, labels):
+    """A label given twice takes the diagonal of its dimensions."""
+    labels = list(labels)
+    for name in _unique(labels):
+        while labels.count(name) > 1:
+            first = labels.index(name)
+            second = labels.index(name, first + 1)
+            if x.shape[first] != x.shape[second]:
+                raise RuntimeError(f"einsum(): subscript {name} is repeated for an operand but the "
+                                   f"sizes don't match, {x.shape[second]} != {x.shape[first]}")
+            x = x.diagonal(0, first, second).movedim(-1, first)
+            del labels[second]
+    return x
+
+
+def _unique(labels) -> list:
+    return list(dict.fromkeys(labels))
+
+
+def _check_sizes(operands, inputs) -> None:
+    sizes: dict = {}
+    for k, (x, labels) in enumerate(zip(operands, inputs, strict=True)):
+        for d, name in enumerate(labels):
+            have = sizes.setdefault(name, x.shape[d])
+            if have == 1:
+                sizes[name] = x.shape[d]
+            elif x.shape[d] not in (1, have):
+                raise RuntimeError(
+                    f"einsum(): subscript {name} has size {x.shape[d]} for operand {k} which does "
+                    f"not broadcast with previously seen size {have}")
+
+
+def _pair(x, in_x, y, in_y, later):
+    """The product of two operands, summed over labels that nothing later needs: one bmm."""
+    size = {}
+    for t, labels in ((x, in_x), (y, in_y)):
+        for d, name in enumerate(labels):
+            size[name] = max(size.get(name, 1), t.shape[d]) if t.shape[d] else 0
+    x, in_x = _summed_alone(x, in_x, in_y, later)
+    y, in_y = _summed_alone(y, in_y, in_x, later)
+    both = [name for name in in_x if name in in_y]
+    batch = [n for n in both if n in later and x.shape[in_x.index(n)] == y.shape[in_y.index(n)]]
+    inner = [n for n in both if n not in later]
+    odd = [n for n in both if n in later and n not in batch]  # of size 1 on one side only
+    left = [n for n in in_x if n not in both or (n in odd and x.shape[in_x.index(n)] != 1)]
+    right = [n for n in in_y if n not in both or (n in odd and y.shape[in_y.index(n)] != 1)]
+    x, in_x = _without_ones(x, in_x, [n for n in odd if n not in left])
+    y, in_y = _without_ones(y, in_y, [n for n in odd if n not in right])
+
+    def arranged(t, labels, *groups):
+        order = [labels.index(n) for group in groups for n in group]
+        shape = []
+        for group in groups:
+            count = 1
+            for n in group:
+                count *= t.shape[labels.index(n)]
+            shape.append(count)
+        return t.permute(tuple(order)).reshape(tuple(shape))
+
+    x, y = _inner_ones(x, in_x, y, in_y, inner)
+    product = bmm(arranged(x, in_x, batch, left, inner), arranged(y, in_y, batch, inner, right))
+    names = [*batch, *left, *right]
+    return product.reshape(tuple(size[n] for n in names)), names
+
+
+def _summed_alone(x, labels, other, later):
+    """Sum over labels that only this operand has."""
+    alone = [d for d, name in enumerate(labels) if name not in other and name not in later]
+    if not alone:
+        return x, labels
+    return x.sum(tuple(alone)), [n for d, n in enumerate(labels) if d not in alone]
+
+
+def _without_ones(x, labels, names):
+    if not names:
+        return x, labels
+    x = x.squeeze(tuple(labels.index(n) for n in names))
+    return x, [n for n in labels if n not in names]
+
+
+def _inner_ones(x, in_x, y, in_y, inner):
+    """A summed label of size 1 on one side: the other side is summed first."""
+    for n in inner:
+        i, j = in_x.index(n), in_y.index(n)
+        if x.shape[i] != y.shape[j]:
+            if x.shape[i] == 1:
+                y = y.sum(j, True)
+            else:
+                x = x.sum(i, True)
+    return x, y

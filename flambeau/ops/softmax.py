@@ -1,0 +1,112 @@
+"""softmax and its relatives: exponentials shifted by the largest, so that nothing overflows."""
+
+from __future__ import annotations
+
+import warnings
+
+from ..core import dtype as dt
+from ..core import expr as e
+from .arithmetic import exp
+from .declare import FLOAT, T, composite, engine, reduction, registry
+from .extremes import amax
+from .reduce import restored, sum
+
+_HALVES = (dt.float16, dt.bfloat16)
+
+
+def _operand(name: str, input, dtype):
+    """The input in the dtype it is computed in, and the dtype of the result."""
+    result = dtype or input.dtype
+    if result.kind in "biu":
+        raise NotImplementedError(f'"{name}_kernel_impl" not implemented for {result}')
+    return engine.cast(input, dt.float32 if result in _HALVES else result), result
+
+
+@composite
+def softmax(input: T, dim, dtype=None):
+    """exp(x) / sum(exp(x)) along `dim`."""
+    x, result = _operand("softmax", input, dtype)
+    if not x.numel():
+        return engine.cast(engine.clone(x), result)
+    raised = exp(x - amax(x, dim, keepdim=True))
+    return engine.cast(raised / sum(raised, dim, keepdim=True), result)
+
+
+@softmax.gradient
+def softmax(g, out, input_meta, dim):
+    part = g * out
+    return engine.cast(part - out * sum(part, dim, keepdim=True), input_meta.dtype)
+
+
+@composite
+def log_softmax(input: T, dim, dtype=None):
+    """x - log(sum(exp(x))) along `dim`."""
+    x, result = _operand("log_softmax", input, dtype)
+    if not x.numel():
+        return engine.cast(engine.clone(x), result)
+    shifted = x - amax(x, dim, keepdim=True)
+    return engine.cast(shifted - registry["log"](sum(exp(shifted), dim, keepdim=True)), result)
+
+
+@log_softmax.gradient
+def log_softmax(g, out, input_meta, dim):
+    return engine.cast(g - exp(out) * sum(g, dim, keepdim=True), input_meta.dtype)
+
+
+def _implicit_dim(name: str, input, dim, stacklevel: int) -> int:
+    if dim is not None:
+        return dim
+    warnings.warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to "
+                  "include dim=X as an argument.", stacklevel=stacklevel)
+    return 0 if input.dim() in (0, 1, 3) else 1
+
+
+@composite(name="softmax", where="nn.functional")
+def functional_softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """exp(x) / sum(exp(x)) along `dim`."""
+    return softmax(input, _implicit_dim("softmax", input, dim, _stacklevel + 2), dtype)
+
+
+@composite(name="log_softmax", where="nn.functional")
+def functional_log_softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """x - log(sum(exp(x))) along `dim`."""
+    return log_softmax(input, _implicit_dim("log_softmax", input, dim, _stacklevel + 2), dtype)
+
+
+@composite(where="nn.functional")
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
+    """softmax of -x along `dim`."""
+    return softmax(-input, _implicit_dim("softmin", input, dim, _stacklevel + 2), dtype)
+
+
+# -- logsumexp -----------------------------------------------------------------------------------------
+
+
+def _finite(largest):
+    """What to shift by: an infinite largest would make NaN of itself."""
+    return e.where(e.call("abs", largest) == float("inf"), e.const(0, largest.dtype), largest)
+
+
+@reduction(FLOAT, start=0, after=amax, merge=lambda a, b: a + b, method=False, function_form=False,
+           finish=lambda total, amax: e.call("log", total) + _finite(amax),
+           backward="LogsumexpBackward0")
+def shifted_logsumexp(total, x, largest):
+    """log(sum(exp(x))) of real numbers."""
+    return total + e.call("exp", x - _finite(largest))
+
+
+@shifted_logsumexp.gradient
+def shifted_logsumexp(g, x, out, x_meta, dim, keepdim):
+    g, out = (restored(v, x_meta, dim, keepdim) for v in (g, out))
+    return engine.cast(g * exp(x - out), x_meta.dtype)
+
+
+@composite
+def logsumexp(input, dim, keepdim=False):
+    """log(sum(exp(x))) over `dim`, without overflow."""
+    if input.dtype.kind != "c":
+        return shifted_logsumexp(input, dim, keepdim)
+    largest = amax(registry["real"](input.detach()), dim, keepdim=True)
+    largest = largest.masked_fill(largest.abs() == float("inf"), 0)
+    total = registry["log"](sum(exp(input - largest), dim, keepdim=True)) + largest
+    return total if keepdim else registry["squeeze"](total, dim)
