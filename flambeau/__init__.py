@@ -34,6 +34,30 @@ from .engine.create import (
     zeros,
     zeros_like,
 )
+from .engine.generator import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from .engine.moves import clone
+from .engine.random import (
+    bernoulli,
+    binomial,
+    multinomial,
+    normal,
+    poisson,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+)
 from .engine.sequence import arange, linspace, logspace, range
 from .engine.tensor import Size, Tensor
 
@@ -50,5 +74,5 @@ _names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMAT
 _names.update(_dtype.ALIASES)
 
 __getattr__, __dir__ = _lazy.subpackages(__name__, (
-    "autograd", "datasets", "distributions", "linalg", "nn", "optim", "random", "utils",
+    "autograd", "datasets", "distributions", "linalg", "nn", "optim", "random", "special", "utils",
 ))

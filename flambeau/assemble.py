@@ -9,9 +9,9 @@ from . import ops as declarations
 from .core import dtype as dt
 from .core import shape as sh
 from .core.device import resolve
-from .engine import convert, create, inplace, protocol, results
+from .engine import convert, create, indexing, inplace, join, moves, protocol, random, results, sequence
 from .engine.dispatch import plug
-from .engine.eager import engine
+from .engine.eager import engine, operator_forms
 from .engine.modes import modes
 from .engine.tensor import Tensor, base_of, empty, make, signature
 from .ops.declare import Composite, Op, Pointwise, Reduction, View, registry
@@ -30,6 +30,13 @@ ALIASES = {
     "less": "lt", "less_equal": "le", "moveaxis": "movedim", "multiply": "mul", "negative": "neg",
     "not_equal": "ne", "subtract": "sub", "swapaxes": "transpose", "swapdims": "transpose",
     "row_stack": "vstack", "ger": "outer", "special.expit": "sigmoid", "special.exp2": "exp2",
+    "special.digamma": "digamma", "special.erf": "erf", "special.erfc": "erfc",
+    "special.erfinv": "erfinv", "special.expm1": "expm1", "special.gammainc": "igamma",
+    "special.gammaincc": "igammac", "special.gammaln": "lgamma", "special.i0": "i0",
+    "special.log1p": "log1p", "special.logit": "logit", "special.multigammaln": "mvlgamma",
+    "special.polygamma": "polygamma", "special.psi": "digamma", "special.round": "round",
+    "special.sinc": "sinc", "special.xlogy": "xlogy", "special.softmax": "softmax",
+    "special.log_softmax": "log_softmax", "special.logsumexp": "logsumexp",
 }
 
 #: operator -> (op, whether the operands are swapped)
@@ -57,6 +64,10 @@ INPLACE_OPERATORS = {
     "__iand__": "bitwise_and", "__ior__": "bitwise_or", "__ixor__": "bitwise_xor",
     "__ilshift__": "bitwise_left_shift", "__irshift__": "bitwise_right_shift",
 }
+
+
+#: ops that are read as attributes of a tensor
+ATTRIBUTES = {"T": "T_", "mT": "mT", "H": "H", "mH": "adjoint", "real": "real", "imag": "imag"}
 
 
 def function_of(op: Op):
@@ -111,17 +122,19 @@ functions: dict[str, object] = {}
 
 def install() -> None:
     protocol.install()
-    create.install()
     for key, op in registry.items():
         if op.function_form:
             functions[key] = function_of(op)
         if op.method and not op.where:
             setattr(Tensor, op.method, method_of(op, functions.get(key, op.run)))
-        if op.inplace and op.method and not op.where:
+        if op.inplace and (op.method or op.function_form):
             form = inplace_of(op)
-            setattr(Tensor, form.__name__, form)
+            if op.method and not op.where:
+                setattr(Tensor, form.__name__, form)
             if op.function_form:
-                functions.setdefault(form.__name__, form)
+                functions.setdefault(f"{key}_", form)
+    for part in (create, moves, random):
+        part.install()
     for name, (target, swapped) in OPERATORS.items():
         if target in registry:
             setattr(Tensor, name, _operator(name, registry[target], swapped))
@@ -130,6 +143,9 @@ def install() -> None:
             form = getattr(Tensor, f"{target}_", None)
             if form is not None:
                 setattr(Tensor, name, form)
+    for name, target in ATTRIBUTES.items():
+        run = registry[target].run
+        setattr(Tensor, name, property(run, _attribute_setter(run)))
     for alias, name in ALIASES.items():
         if name in functions:
             functions.setdefault(alias, functions[name])
@@ -138,12 +154,21 @@ def install() -> None:
                 setattr(Tensor, alias + suffix, getattr(Tensor, name + suffix))
 
 
+def _attribute_setter(run):
+    return lambda x, value: indexing.assign(run(x), value)
+
+
+_operator_forms: dict[Op, tuple] = {}
+
+
 def _operator(name: str, op: Op, swapped: bool):
+    if isinstance(op, Pointwise) and len(op.operands) == 2:
+        if op not in _operator_forms:
+            _operator_forms[op] = operator_forms(op)
+        return _operator_forms[op][swapped]
     if not swapped:
-        return getattr(op, "operator", None) or method_of(op, op.run)
-    if getattr(op, "reflected", None) is not None:
-        return op.reflected
-    run = getattr(op, "operator", op.run)
+        return method_of(op, op.run)
+    run = op.run
 
     def reflected(self, other):
         return run(other, self)
@@ -202,13 +227,17 @@ engine.reshape = registry["reshape"].run
 engine.without_grad = without_grad
 engine.tensor = convert.from_data
 engine.to_array = convert.to_array
+engine.linspace = sequence.linspace
 engine.named = results.named
 engine.like_named = results.like_named
 engine.clone = identity.run
 engine.identity = identity
 engine.into_out = inplace.into_out
+engine.overwrite = inplace.overwrite
+engine.item = convert.item
 engine.resize = inplace.resized
 engine.copy_into = inplace.copy_into
+engine.overwrite = inplace.overwrite
 engine.add = registry["add"].run
 engine.divide = registry["true_divide"].run
 for _name in ("narrow", "real", "select", "transpose", "unbind", "view"):

@@ -213,6 +213,13 @@ def test_erfinv_undoes_erf(dtype):
     assert np.array_equal(np.sign(x), np.sign(y))
 
 
+def test_digamma_at_its_root():
+    x = np.array([1.46, 1.4616321449683622, 1.4616321449683625, 1.462])
+    want = [-0.0015805619870834522, -9.241265521729427e-17, 1.2245374622004068e-16,
+            0.00035590320380104274]
+    np.testing.assert_allclose(compute("digamma", dt.float64, x), want, rtol=1e-15)
+
+
 def test_far_angles():
     """Sine and cosine of the hardest numbers: near multiples of pi/2, and the largest of all."""
     x = np.array([6381956970095103.0 * 2.0**797, 1.7976931348623157e308, 2.0**1000, 1e22, 1e15])

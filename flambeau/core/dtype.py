@@ -169,9 +169,10 @@ def result_type(dims: list[dtype], zeros: list[dtype], numbers: list[dtype]) -> 
     return result
 
 
-# -- the six dtype rules: (dtype of operands) -> (dtype of result) ------------------------------
+# -- the dtype rules: (dtype of operands) -> (dtype of result) ----------------------------------
 
 SAME, FLOAT, BOOL, SUM, INDEX, REAL = "SAME", "FLOAT", "BOOL", "SUM", "INDEX", "REAL"
+COMPLEX = "COMPLEX"
 
 
 def _to_float(d: dtype) -> dtype:
@@ -189,6 +190,7 @@ RULES = {
     SUM: _to_sum,
     INDEX: lambda d: int64,
     REAL: lambda d: d.to_real(),
+    COMPLEX: lambda d: d.to_complex(),
 }
 
 

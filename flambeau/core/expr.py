@@ -8,6 +8,7 @@ its own derivative formula is used; `expand` opens such nodes when code is gener
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from . import dtype as dt
 
@@ -18,6 +19,11 @@ class Expr:
     """One node: a head (a primitive's name or a pointwise op), arguments, an attribute."""
 
     __slots__ = ("args", "attr", "dtype", "head")
+
+    args: tuple[Expr, ...]
+    attr: Any
+    dtype: dt.dtype
+    head: Any  # the name of a primitive, or a pointwise op
 
     def __add__(self, other): return _arithmetic("add", self, other)
     def __radd__(self, other): return _arithmetic("add", other, self)
@@ -123,12 +129,19 @@ def const(value, dtype: dt.dtype) -> Expr:
     if dtype.kind == "b":
         value = bool(value)
     elif dtype.kind in "iu":
-        value = int(value)
+        value = wrapped(int(value), dtype)
     elif dtype.kind == "f":
         value = float(value)
     else:
         value = complex(value)
     return make("const", (), value, dtype)
+
+
+def wrapped(value: int, dtype: dt.dtype) -> int:
+    """An integer as the bits of a dtype hold it."""
+    bits = 8 * dtype.itemsize
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if dtype.kind == "i" and value >> (bits - 1) else value
 
 
 def is_const(e, value) -> bool:
@@ -260,7 +273,7 @@ def rebuild(e: Expr, args) -> Expr:
     if e.head in INFIX:
         build = _compare if e.head in COMPARISONS else _arithmetic
         return build(e.head, *args)
-    if e.head == "select":
+    if e.head == "select" and e.attr is None:
         return where(*args)
     if e.head == "cast":
         return cast(args[0], e.dtype)
@@ -378,6 +391,8 @@ STILL = COMPARISONS | {"floor", "ceil", "trunc", "rint", "and", "or", "xor", "no
 
 
 def _move_abs(e, a, da):
+    if a.dtype.kind == "c":
+        return where(e == 0, const(0, e.dtype), real(conj(a) * da) / e)
     return where(a > 0, da, where(a < 0, -da, const(0, e.dtype)))
 
 

@@ -7,7 +7,7 @@ over. Nothing here knows an op: it lowers loops, primitives and conversions.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..core import dtype as dt
 from ..core import expr as ex
@@ -75,6 +75,7 @@ class Place:
     strides: list[str] | None = None  # its stride in bytes, for step "s"
     memo: dict[Expr, object] = field(default_factory=dict)
     outer: Place | None = None
+    first: Place | None = None  # the first lane's own place, for what all lanes share
 
 
 class Writer:
@@ -165,7 +166,6 @@ class Lowering:
         return f"{head}{chr(10).join(w.lines)}\n}}\n{declared}\n"
 
     def _param(self, k: int, dtype: dt.dtype):
-        w = self.w
         if dtype.kind == "c":
             real = dtype.to_real()
             return tuple(self._number_to(f"%a{k}{part}", real) for part in "ri")
@@ -485,18 +485,20 @@ class Lowering:
             if store.coordinates is not None:
                 self._store_at(store, operand, value, place)
                 continue
-            step = place.steps[store.operand] if place.steps else "0"
-            pointer = place.pointers[store.operand]
-            if place.width == 1:
-                self._store_one(operand.dtype, value, pointer)
-            elif step == "1" and operand.dtype.kind != "c":
-                raw = self._to_memory(value, operand.dtype, place.width)
-                type_ = of_type(_MEMORY[operand.dtype], place.width)
-                self.w.do(f"store {type_} {raw}, ptr {pointer}, align {operand.dtype.itemsize}")
-            else:
-                for lane, p in enumerate(self._lane_pointers(store.operand, place)):
-                    one = self._part(value, operand.dtype.compute, place.width, lane, 1)
-                    self._store_one(operand.dtype, one, p)
+            self._store(store.operand, value, place)
+
+    def _store(self, k: int, value, place: Place) -> None:
+        dtype, pointer = self.kernel.operands[k].dtype, place.pointers[k]
+        step = place.steps[k] if place.steps else "0"
+        if place.width == 1:
+            self._store_one(dtype, value, pointer)
+        elif step == "1" and dtype.kind != "c":
+            raw = self._to_memory(value, dtype, place.width)
+            type_ = of_type(_MEMORY[dtype], place.width)
+            self.w.do(f"store {type_} {raw}, ptr {pointer}, align {dtype.itemsize}")
+        else:
+            for lane, p in enumerate(self._lane_pointers(k, place)):
+                self._store_one(dtype, self._part(value, dtype.compute, place.width, lane, 1), p)
 
     def _store_one(self, dtype: dt.dtype, value, pointer: str) -> None:
         w = self.w
@@ -510,33 +512,42 @@ class Lowering:
         w.do(f"store {_MEMORY[dtype]} {raw}, ptr {pointer}, align {dtype.itemsize}")
 
     def _store_at(self, store: Store, operand, value, place: Place) -> None:
-        """A scatter, one element at a time, joined to what is there."""
-        pointer = self._computed_pointer(store.operand, store.coordinates, place)
+        """Write at computed coordinates, joined to what is there."""
+        there = self._computed_place(store.operand, store.coordinates, place)
         if store.combine is not None:
             compute = operand.dtype.compute
-            there = ex.make("state", (), 0, compute)
-            given = ex.make("state", (), 1, compute)
-            joined = Place(1, [], memo={there: self._load_one(operand.dtype, pointer), given: value})
-            value = self.lower(ex.expand(COMBINE[store.combine](there, given)), joined)
-        self._store_one(operand.dtype, value, pointer)
+            old, given = (ex.make("state", (), k, compute) for k in (0, 1))
+            joined = Place(place.width, [], memo={old: self._load(store.operand, there),
+                                                  given: value})
+            value = self.lower(ex.expand(COMBINE[store.combine](old, given)), joined)
+        self._store(store.operand, value, there)
 
-    def _computed_pointer(self, k: int, coordinates, place: Place) -> str:
-        w, pointer = self.w, f"%p{k}"
+    def _computed_place(self, k: int, coordinates, place: Place) -> Place:
+        """The place with an operand moved by coordinates, which all lanes have in common."""
+        w, pointer, first = self.w, place.pointers[k], place
+        if place.width > 1:
+            if place.first is None:
+                place.first = Place(1, place.pointers, place.index)
+            first = place.first
         for axis, c in enumerate(coordinates):
-            offset = w.emit(f"mul i64 {self.lower(c, place)}, {self.own[k][axis]}")
+            offset = w.emit(f"mul i64 {self.lower(c, first)}, {self.own[k][axis]}")
             pointer = w.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
-        return pointer
+        pointers = [*place.pointers]
+        pointers[k] = pointer
+        return Place(place.width, pointers, place.index, place.lane_axis, place.steps, place.strides)
 
     # -- expressions -------------------------------------------------------------------------
 
     def _hoist(self, exprs, place: Place) -> None:
         """Compute outside a loop what does not change inside it."""
         seen: set[Expr] = set()
+        known: dict[Expr, bool] = {}
 
         def moves(e: Expr) -> bool:
-            if e.head in ("input", "load", "index", "state"):
-                return True
-            return any([moves(a) for a in e.args]) if e.args else False
+            if e not in known:
+                known[e] = e.head in ("input", "load", "index", "state") or any(
+                    [moves(a) for a in e.args])
+            return known[e]
 
         def walk(e: Expr) -> None:
             if e in seen or e.head == "const":
@@ -584,14 +595,34 @@ class Lowering:
             return self._load_at(e, place)
         if e.dtype.kind == "c" or any(a.dtype.kind == "c" for a in e.args):
             return self._lower_complex(e, place)
+        if head == "select" and e.attr == "rare":
+            return self._rare(e, place)
         args = [self.lower(a, place) for a in e.args]
         return self._primitive(e, args, place)
 
+    def _rare(self, e: Expr, place: Place) -> str:
+        """A select that branches around its first choice when no lane wants it."""
+        w, width = self.w, place.width
+        condition, slow, fast = e.args
+        lanes, chosen = of_type("i1", width), of_type(_REGISTER[e.dtype], width)
+        wanted, usual = self.lower(condition, place), self.lower(fast, place)
+        some = wanted
+        if width > 1:
+            mask = w.emit(f"bitcast {lanes} {wanted} to i{width}")
+            some = w.emit(f"icmp ne i{width} {mask}, 0")
+        inside, done, before = w.fresh("rare")[1:], w.fresh("done")[1:], w.block
+        w.do(f"br i1 {some}, label %{inside}, label %{done}")
+        w.start(inside)
+        inner = replace(place, memo=dict(place.memo))  # what is computed here is not known after
+        slowly = self.lower(slow, inner)
+        picked = w.emit(f"select {lanes} {wanted}, {chosen} {slowly}, {chosen} {usual}")
+        after = w.block
+        w.do(f"br label %{done}")
+        w.start(done)
+        return w.emit(f"phi {chosen} [ {usual}, %{before} ], [ {picked}, %{after} ]")
+
     def _load_at(self, e: Expr, place: Place):
-        if place.width > 1:
-            raise ValueError("computed loads run one element at a time")
-        dtype = self.kernel.operands[e.attr].dtype
-        return self._load_one(dtype, self._computed_pointer(e.attr, e.args, place))
+        return self._load(e.attr, self._computed_place(e.attr, e.args, place))
 
     def _index(self, axis: int, place: Place) -> str:
         value = place.index[axis]
@@ -817,10 +848,16 @@ COMBINE = {
 }
 
 
-def _walk(e: Expr):
-    yield e
-    for a in e.args:
-        yield from _walk(a)
+def _walk(e: Expr) -> set[Expr]:
+    """Every node under an expr, each once."""
+    seen: set[Expr] = set()
+    stack = [e]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(node.args)
+    return seen
 
 
 def _expanded(kind: str, payload):

@@ -591,3 +591,4 @@ def install() -> None:
 
 
 engine.moved = moved
+engine.eye = eye

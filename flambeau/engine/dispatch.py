@@ -11,6 +11,7 @@ from ..core import dtype as dt
 from ..core.device import META
 from ..devices.cpu import library, routines
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
+from . import rows
 from .eager import engine, intercepted, plug_pointwise, same_place
 from .formula import (
     NUMPY_NAMES, SYNONYMS, bind, flat, record, tensors_of, wants_gradient,
@@ -188,4 +189,4 @@ def _own_name(op: Op, given: str) -> str:
     return op.names[SYNONYMS[given]] if SYNONYMS.get(given, 99) < len(op.names) else given
 
 
-__all__ = ["grow", "library", "plug"]
+__all__ = ["grow", "library", "plug", "rows"]

@@ -50,11 +50,13 @@ def plug_pointwise(op: Pointwise) -> None:
     op.run = op.method_form = front = python_front(op)
     arity = len(op.operands)
     if arity <= 2:
-        op.run, context = fronts.adopt(front, op.plans, arity, bool(op.baked_values), op.name,
-                                       op.doc)
-        native = fronts.methods(context, arity, op.name, op.doc) if op.method else None
-        if native is not None:
-            op.method_form, op.reflected = native
+        form = str(arity)
+        op.run, context = fronts.adopt(front, op.plans, form, op.name, op.doc,
+                                       bool(op.baked_values))
+        method = fronts.method(context, form, op.name, op.doc) if op.method else None
+        if method is not None:
+            op.method_form = method
+            op.reflected = fronts.reflected(context, op.name, op.doc) if arity == 2 else None
 
 
 def python_front(op: Pointwise):
@@ -75,6 +77,21 @@ def python_front(op: Pointwise):
 
     front.__name__, front.__doc__ = op.name, op.doc
     return front
+
+
+def operator_forms(op: Pointwise):
+    """(method, reflected method) as Python operators: what they cannot take, they leave to others."""
+    front = python_front(op)
+
+    def careful(*args):
+        for a in args:
+            if type(a) not in NUMBERS and not isinstance(a, Tensor) and not is_number(a):
+                return NotImplemented
+        return front(*args)
+
+    _, context = fronts.adopt(careful, op.plans, "2", op.name, op.doc, bool(op.baked_values))
+    method = fronts.method(context, "2", op.name, op.doc)
+    return method, fronts.reflected(context, op.name, op.doc)
 
 
 def public_names(op: Pointwise) -> list[str]:
@@ -107,6 +124,9 @@ def plain_call(op: Pointwise, args: tuple):
         return found[0]
     args = tuple(operand(op, a) for a in args)
     if all(not isinstance(a, Tensor) for a in args):
+        if len(args) == 1:
+            raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
+                            f"{type(args[0]).__name__}")
         args = (as_scalar_tensor(args[0]), *args[1:])
     first, *rest = [_slot(op, a.sig if isinstance(a, Tensor) else a) for a in args]
     table = op.plans if not rest else op.plans.setdefault(first, {})
@@ -114,6 +134,8 @@ def plain_call(op: Pointwise, args: tuple):
     if plan is None:
         same_place(op, args)
         key = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
+        if op.check is not None:
+            op.check(key, {})
         baked = _baked_defaults(op)
         plan = _derived_plan(op, key, baked) or pw.plan(op, key, baked)
         table[rest[0] if rest else first] = plan

@@ -96,8 +96,8 @@ class FormulaBack:
         found = [None if parent is None else part() if inspect.isfunction(part) else part
                  for part, parent in zip(flattened, node.parents, strict=True)]
         # A gradient handed on as it came, or given twice, is nobody's own.
-        return [again(part) if part is g or (part is not None and found.count(None) + 1 < len(found)
-                                             and any(part is f for f in found[:i])) else part
+        return [again(part) if part is g or (part is not None and any(
+                    part is f for f in found[:i])) else part
                 for i, part in enumerate(found)]
 
     @staticmethod

@@ -108,7 +108,7 @@ class SliceOf:
 
 def _refresh_views(x: Tensor, base: Tensor, but: Tensor | None = None) -> None:
     """Record the views of x, and theirs, anew as views of a base that has changed."""
-    for reference in list(x.__dict__.get("_views", ())):
+    for reference in list(getattr(x, "views", ())):
         view = reference()
         if view is None:
             continue
@@ -173,6 +173,19 @@ def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     return x
 
 
+def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
+    """x = run(x, ...), in x's own memory: what has no form of its own that works in place."""
+    check_writable(x, name)
+    result = run(engine.clone(x) if modes.grad and x.node is not None else x, *args, **kwargs)
+    if result.sig.shape != x.sig.shape:
+        raise RuntimeError(f"{name}: output with shape {list(x.sig.shape)} doesn't match the broadcast "
+                           f"shape {list(result.sig.shape)}")
+    if not dt.can_cast(result.sig.dtype, x.sig.dtype):
+        raise RuntimeError(f"{name}: result type {result.sig.dtype.name} can't be cast to the desired "
+                           f"output type {x.sig.dtype.name}")
+    return copy_(x, result)
+
+
 class CopyBack:
     """Goes back through copy_: nothing to what was there, everything to what was copied."""
 
@@ -187,6 +200,19 @@ class CopyBack:
             return [engine.zeros_like(g), None]
         part = engine.sum_to(g, self.sig.shape)
         return [engine.zeros_like(g), engine.cast(part, self.sig.dtype)]
+
+
+def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
+    """x = run(x, ...), in x's own memory: the in-place form of what is not one kernel."""
+    check_writable(x, name)
+    result = run(x, *args, **kwargs)
+    if tuple(result.sig.shape) != tuple(x.sig.shape):
+        raise RuntimeError(f"{name}: output with shape {list(x.sig.shape)} doesn't match the broadcast "
+                           f"shape {list(result.sig.shape)}")
+    if not dt.can_cast(result.sig.dtype, x.sig.dtype):
+        raise RuntimeError(f"{name}: result type {result.sig.dtype.name} can't be cast to the desired "
+                           f"output type {x.sig.dtype.name}")
+    return x if result is x else copy_(x, result)
 
 
 def set_requires_grad(x: Tensor, wanted: bool) -> None:

@@ -11,7 +11,7 @@ from .eager import engine, new_table, same_place
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import Signature, Tensor, empty, signature
-from .views import Step
+from .views import Step, released
 
 _plans = new_table()
 
@@ -79,7 +79,7 @@ class JoinBack:
                         engine.narrow(g, self.dim, start, length))
                 if sig.dtype.kind != "c" and part.sig.dtype.kind == "c":
                     part = engine.real(part)
-                found.append(engine.cast(part, sig.dtype))
+                found.append(released(engine.cast(part, sig.dtype)))
             start += length
         return found
 

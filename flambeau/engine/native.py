@@ -15,7 +15,10 @@ from ..devices.cpu import bridge
 from ..devices.cpu.compile import cache
 from .tensor import LEAF, Tensor
 
-COUNT = 320  # how many ops of each number of operands can have native methods
+COUNT = 320  # how many ops of each form can have native methods
+
+#: pointwise of one operand, of two, views, reductions (sums)
+FORMS = ("1", "2", "v", "s")
 
 _api = ctypes.pythonapi
 
@@ -38,10 +41,10 @@ _EXTERNAL = {
     "PyErr_Occurred": "ptr ()", "PyErr_Clear": "void ()", "PyLong_FromSsize_t": "ptr (i64)",
     "Py_IncRef": "void (ptr)", "Py_DecRef": "void (ptr)", "PyThread_get_thread_ident": "i64 ()",
     "PyLong_FromVoidPtr": "ptr (ptr)", "PyWeakref_NewRef": "ptr (ptr, ptr)",
-    "PyList_Append": "i32 (ptr, ptr)",
+    "PyList_Append": "i32 (ptr, ptr)", "PyList_New": "ptr (i64)",
 }
 _GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
-            "nones3", "off_count", "off_ident", "special", "sequence")
+            "nones3", "false", "off_count", "off_ident", "special", "sequence")
 
 
 def _at(register: str, base: str, offset: int, type_: str = "ptr") -> str:
@@ -157,14 +160,20 @@ define internal ptr @alias(ptr %out) {{
   ret ptr %t
 }}
 
-; a step; takes over the references to parents and kept, and to versions
+; a step of a pointwise plan
 define internal void @attach(ptr %out, ptr %plan, ptr %parents, ptr %kept, ptr %versions) {{
+{_at("%back", "%plan", _TUPLE + 8 * 4)}{_at("%sigs", "%plan", _TUPLE + 8 * 7)}
+  call void @Py_IncRef(ptr %sigs)
+  call void @attach_step(ptr %out, ptr %back, ptr %sigs, ptr %parents, ptr %kept, ptr %versions)
+  ret void
+}}
+
+; a step; takes over the references to sigs, parents, kept and versions
+define internal void @attach_step(ptr %out, ptr %back, ptr %sigs, ptr %parents, ptr %kept, ptr %versions) {{
   %type = load ptr, ptr @g_node
   %n = call ptr @PyType_GenericAlloc(ptr %type, i64 0)
-{_at("%back", "%plan", _TUPLE + 8 * 4)}{_at("%sigs", "%plan", _TUPLE + 8 * 7)}
   %none = load ptr, ptr @g_none
   call void @Py_IncRef(ptr %back)
-  call void @Py_IncRef(ptr %sigs)
   call void @Py_IncRef(ptr %none)
   %last = load i64, ptr @g_sequence
   %seq = add i64 %last, 1
@@ -178,6 +187,13 @@ define internal void @attach(ptr %out, ptr %plan, ptr %parents, ptr %kept, ptr %
   store ptr %n, ptr %before.p
   call void @Py_DecRef(ptr %before)
   ret void
+}}
+
+define internal ptr @one_parent(ptr %x, ptr %node) {{
+  %parents = call ptr @PyTuple_New(i64 1)
+  %edge = call ptr @edge(ptr %x, ptr %node)
+{_put("%parents", _TUPLE, "%edge", "p")}
+  ret ptr %parents
 }}
 
 define internal void @keep_one(ptr %x, i1 %keep, ptr %kept, i64 %i) {{
@@ -302,9 +318,7 @@ run:
 step:
   %reach = lshr i64 %keep, 8
   %bits = and i64 %reach, 255
-  %parents = call ptr @PyTuple_New(i64 1)
-  %edge = call ptr @edge(ptr %x, ptr %node)
-{_put("%parents", _TUPLE, "%edge", "p")}
+  %parents = call ptr @one_parent(ptr %x, ptr %node)
   %k0b = and i64 %bits, 1
   %k0 = icmp ne i64 %k0b, 0
   %k1b = and i64 %bits, 2
@@ -533,7 +547,259 @@ slow:
 """
 
 
+def _view(t: dict) -> str:
+    """A view: plans are found by (signature, arguments) and are (signature, bytes to move, back)."""
+    return f"""
+define internal ptr @view(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) {{
+  %plain = icmp eq ptr %names, null
+  br i1 %plain, label %typed, label %slow
+typed:
+  %ok = call i1 @is_tensor(ptr %x)
+  br i1 %ok, label %lookup, label %slow
+lookup:
+{_at("%sig", "%x", t["sig"])}{_at("%node", "%x", t["node"])}
+  %inner = call ptr @PyTuple_New(i64 %n)
+  %items = getelementptr i8, ptr %inner, i64 {_TUPLE}
+  br label %copy
+copy:
+  %i = phi i64 [ 0, %lookup ], [ %i.next, %one ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %one, label %keyed
+one:
+  %from = getelementptr ptr, ptr %args, i64 %i
+  %arg = load ptr, ptr %from
+  call void @Py_IncRef(ptr %arg)
+  %to = getelementptr ptr, ptr %items, i64 %i
+  store ptr %arg, ptr %to
+  %i.next = add i64 %i, 1
+  br label %copy
+keyed:
+  %key = call ptr @PyTuple_New(i64 2)
+  call void @Py_IncRef(ptr %sig)
+{_put("%key", _TUPLE, "%sig", "k0")}{_put("%key", _TUPLE + 8, "%inner", "k1")}
+  %plans = load ptr, ptr %ctx
+  %plan = call ptr @PyDict_GetItem(ptr %plans, ptr %key)
+  call void @Py_DecRef(ptr %key)
+  %known = icmp ne ptr %plan, null
+  br i1 %known, label %planned, label %slow
+planned:
+  %none = load ptr, ptr @g_none
+{_at("%osig", "%plan", _TUPLE)}{_at("%move", "%plan", _TUPLE + 8)}{_at("%back", "%plan", _TUPLE + 16)}
+  %copies = icmp eq ptr %osig, %none
+  br i1 %copies, label %slow, label %mode
+mode:
+  %record = call i64 @recording()
+  %python = icmp slt i64 %record, 0
+  br i1 %python, label %slow, label %views_
+views_:
+  %on = icmp eq i64 %record, 1
+  %leaf = load ptr, ptr @g_leaf
+  %is_leaf = icmp eq ptr %node, %leaf
+  %not_leaf = xor i1 %is_leaf, true
+  %remembers = and i1 %on, %not_leaf
+{_at("%views", "%x", t["views"])}
+  %has = icmp ne ptr %views, null
+  %looks = and i1 %remembers, %has
+  br i1 %looks, label %count, label %build
+count:
+{_at("%size", "%views", 16, "i64")}
+  %many = icmp sgt i64 %size, 62
+  br i1 %many, label %slow, label %build
+build:
+{_at("%mem", "%x", t["mem"])}{_at("%xptr", "%x", t["ptr"])}
+  %by = call i64 @PyLong_AsSsize_t(ptr %move)
+  %stays = icmp eq i64 %by, 0
+  br i1 %stays, label %same, label %moved
+same:
+  call void @Py_IncRef(ptr %xptr)
+  br label %make
+moved:
+  %raw = call ptr @PyLong_AsVoidPtr(ptr %xptr)
+  %further = getelementptr i8, ptr %raw, i64 %by
+  %boxed = call ptr @PyLong_FromVoidPtr(ptr %further)
+  br label %make
+make:
+  %address = phi ptr [ %xptr, %same ], [ %boxed, %moved ]
+  call void @Py_IncRef(ptr %mem)
+  %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
+  call void @Py_DecRef(ptr %address)
+  call void @Py_IncRef(ptr %x)
+{_put("%out", t["base"], "%x", "b")}
+  br i1 %remembers, label %remember, label %graph
+remember:
+  %weak = call ptr @PyWeakref_NewRef(ptr %out, ptr null)
+  br i1 %has, label %append, label %first
+first:
+  %list = call ptr @PyList_New(i64 0)
+  store ptr %list, ptr %views.p
+  br label %append
+append:
+  %into = phi ptr [ %views, %remember ], [ %list, %first ]
+  %failed = call i32 @PyList_Append(ptr %into, ptr %weak)
+  call void @Py_DecRef(ptr %weak)
+  br label %graph
+graph:
+  %has_node = icmp ne ptr %node, %none
+  %flows = icmp ne ptr %back, %none
+  %both = and i1 %has_node, %flows
+  %recorded = and i1 %both, %on
+  br i1 %recorded, label %step, label %done
+step:
+  %parents = call ptr @one_parent(ptr %x, ptr %node)
+  %sigs = call ptr @PyTuple_New(i64 1)
+  call void @Py_IncRef(ptr %osig)
+{_put("%sigs", _TUPLE, "%osig", "s")}
+  %kept = call ptr @PyTuple_New(i64 0)
+  %versions = call ptr @PyTuple_New(i64 0)
+  call void @attach_step(ptr %out, ptr %back, ptr %sigs, ptr %parents, ptr %kept, ptr %versions)
+  br label %done
+done:
+  ret ptr %out
+slow:
+  %answer = call ptr @otherwise_of(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}}
+"""
+
+
+def _reduce(t: dict) -> str:
+    """A reduction of one result: found by (signature, dim, keepdim, None)."""
+    return f"""
+define internal ptr @reduce(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) {{
+  %plain = icmp eq ptr %names, null
+  %few = icmp slt i64 %n, 3
+  %simple = and i1 %plain, %few
+  br i1 %simple, label %typed, label %slow
+typed:
+  %ok = call i1 @is_tensor(ptr %x)
+  br i1 %ok, label %lookup, label %slow
+lookup:
+{_at("%sig", "%x", t["sig"])}{_at("%node", "%x", t["node"])}
+  %none = load ptr, ptr @g_none
+  %false = load ptr, ptr @g_false
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %first, label %all
+first:
+  %dim_ = load ptr, ptr %args
+  %two = icmp sgt i64 %n, 1
+  br i1 %two, label %second, label %all
+second:
+  %keepp = getelementptr ptr, ptr %args, i64 1
+  %keep_ = load ptr, ptr %keepp
+  br label %all
+all:
+  %dim = phi ptr [ %none, %lookup ], [ %dim_, %first ], [ %dim_, %second ]
+  %keepdim = phi ptr [ %false, %lookup ], [ %false, %first ], [ %keep_, %second ]
+  %key = call ptr @PyTuple_New(i64 4)
+  call void @Py_IncRef(ptr %sig)
+  call void @Py_IncRef(ptr %dim)
+  call void @Py_IncRef(ptr %keepdim)
+  call void @Py_IncRef(ptr %none)
+{_put("%key", _TUPLE, "%sig", "k0")}{_put("%key", _TUPLE + 8, "%dim", "k1")}
+{_put("%key", _TUPLE + 16, "%keepdim", "k2")}{_put("%key", _TUPLE + 24, "%none", "k3")}
+  %plans = load ptr, ptr %ctx
+  %plan = call ptr @PyDict_GetItem(ptr %plans, ptr %key)
+  call void @Py_DecRef(ptr %key)
+  %known = icmp ne ptr %plan, null
+  br i1 %known, label %packed_, label %slow
+packed_:
+{_at("%packed", "%plan", _TUPLE + 8 * 5)}
+  %unready = icmp eq ptr %packed, %none
+  br i1 %unready, label %slow, label %graph
+graph:
+{_at("%words", "%packed", _WORDS)}{_at("%simple_back", "%words", 24, "i64")}
+  %loose = icmp eq ptr %node, %none
+  br i1 %loose, label %go, label %wanted
+wanted:
+  %record = call i64 @recording()
+  %python = icmp slt i64 %record, 0
+  br i1 %python, label %slow, label %decided
+decided:
+  %on = icmp eq i64 %record, 1
+  %hard = icmp slt i64 %simple_back, 0
+  %both = and i1 %on, %hard
+  br i1 %both, label %slow, label %go
+go:
+  %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
+{_at("%free", "%plan", _TUPLE + 8 * 6)}
+  %mem = call ptr @take(ptr %free)
+  %dry = icmp eq ptr %mem, null
+  br i1 %dry, label %slow, label %run
+run:
+{_at("%sigs", "%plan", _TUPLE + 8 * 7)}{_at("%osig", "%sigs", _TUPLE)}{_at("%address", "%mem", 16)}
+  %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
+  %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
+{_at("%xbox", "%x", t["ptr"])}
+  %xraw = call ptr @PyLong_AsVoidPtr(ptr %xbox)
+{_at("%kernel", "%words", 0)}{_at("%last", "%words", 8, "i64")}{_at("%kind", "%words", 16, "i64")}
+  %counted = icmp eq i64 %kind, 1
+  br i1 %counted, label %with_count, label %without
+with_count:
+{_at("%count", "%words", 32, "double")}
+  call void %kernel(ptr %raw, ptr %xraw, double %count, i64 %last)
+  br label %ran
+without:
+  call void %kernel(ptr %raw, ptr %xraw, i64 %last)
+  br label %ran
+ran:
+  br i1 %recorded, label %step, label %done
+step:
+  %flows = icmp eq i64 %simple_back, 1
+  br i1 %flows, label %attach, label %done
+attach:
+  %parents = call ptr @one_parent(ptr %x, ptr %node)
+{_at("%back", "%plan", _TUPLE + 8 * 8)}{_at("%kept", "%plan", _TUPLE + 8 * 9)}
+{_at("%versions", "%plan", _TUPLE + 8 * 10)}
+  call void @Py_IncRef(ptr %sigs)
+  call void @Py_IncRef(ptr %kept)
+  call void @Py_IncRef(ptr %versions)
+  call void @attach_step(ptr %out, ptr %back, ptr %sigs, ptr %parents, ptr %kept, ptr %versions)
+  br label %done
+done:
+  ret ptr %out
+slow:
+  %answer = call ptr @otherwise_of(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}}
+"""
+
+
 _SHARED = """
+; the function forms: the first argument is the tensor
+define internal ptr @enterv(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %fast, label %other
+fast:
+  %x = load ptr, ptr %args
+  %rest = getelementptr ptr, ptr %args, i64 1
+  %less = sub i64 %n, 1
+  %out = call ptr @view(ptr %ctx, ptr %x, ptr %rest, i64 %less, ptr %names)
+  ret ptr %out
+other:
+  %answer = call ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}
+define internal ptr @enters(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %fast, label %other
+fast:
+  %x = load ptr, ptr %args
+  %rest = getelementptr ptr, ptr %args, i64 1
+  %less = sub i64 %n, 1
+  %out = call ptr @reduce(ptr %ctx, ptr %x, ptr %rest, i64 %less, ptr %names)
+  ret ptr %out
+other:
+  %answer = call ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}
+define internal ptr @enterv_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+  %out = tail call ptr @view(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names)
+  ret ptr %out
+}
+define internal ptr @enters_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+  %out = tail call ptr @reduce(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names)
+  ret ptr %out
+}
 ; anything but the plain form: hand all arguments to the Python front
 define internal ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names) {
   %frontp = getelementptr i8, ptr %ctx, i64 8
@@ -630,7 +896,7 @@ def _entries() -> str:
     """Functions, which find their context in `self`, and one small method per context."""
     passed = "ptr %args, i64 %n, ptr %names"
     text = []
-    for arity in (1, 2):
+    for arity in FORMS:
         text.append(f"define ptr @f{arity}(ptr %self, {passed}) {{\n{_at('%ctx', '%self', _WORDS)}"
                     f"  %out = tail call ptr @enter{arity}(ptr %ctx, {passed})\n  ret ptr %out\n}}\n")
         for i in range(COUNT):
@@ -643,7 +909,7 @@ def _entries() -> str:
                     "  %x = load ptr, ptr %args\n"
                     "  %out = tail call ptr @binary(ptr %ctx, ptr %x, ptr %self)\n"
                     "  ret ptr %out\n}\n")
-    for form in ("m1", "m2", "r2"):
+    for form in (*(f"m{form}" for form in FORMS), "r2"):
         entries = ", ".join(f"ptr @{form}_{i}" for i in range(COUNT))
         text.append(f"@entries_{form} = global [{COUNT} x ptr] [{entries}]\n")
     return "".join(text)
@@ -655,16 +921,16 @@ def _context(arity: int, i: int) -> str:
 
 
 def module_text(node: type) -> str:
-    t = {name: slot_offset(Tensor, name) for name in ("sig", "ptr", "mem", "node", "base")}
+    t = {name: slot_offset(Tensor, name) for name in ("sig", "ptr", "mem", "node", "base", "views")}
     n = {name: slot_offset(node, name) for name in
          ("back", "parents", "kept", "versions", "seq", "sigs", "extra")}
     declared = "".join(f"declare {kind.split(' ')[0]} @{name}{kind[kind.index('('):]}\n"
                        for name, kind in _EXTERNAL.items())
     variables = "".join(f"@g_{name} = global i64 0\n" for name in _GLOBALS)
     tables = "".join(f"@contexts{arity} = global [{COUNT} x ptr] zeroinitializer\n"
-                     for arity in (1, 2))
-    return (declared + variables + tables + _common(t, n) + _unary(t) + _binary(t) + _SHARED
-            + _entries())
+                     for arity in FORMS)
+    return (declared + variables + tables + _common(t, n) + _unary(t) + _binary(t) + _view(t)
+            + _reduce(t) + _SHARED + _entries())
 
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
@@ -684,18 +950,20 @@ class Fronts:
         if code is None:
             code = j.compile(text)
             store.put(key, code)
-        self._f1, self._f2, sequence = j.load(code, "f1", "f2", "next_sequence")
+        *functions, sequence = j.load(code, *(f"f{form}" for form in FORMS), "next_sequence")
+        self._functions = dict(zip(FORMS, functions, strict=True))
         self._variable = j.engine.get_global_value_address
-        self.used = {1: 0, 2: 0}
+        self.used = dict.fromkeys(FORMS, 0)
         self.keep: list = []
         values = {"tensor": Tensor, "node": node, "none": None, "leaf": LEAF, "float": float,
                   "int": int, "zeros2": (0, 0), "zeros3": (0, 0, 0), "nones2": (None, None),
-                  "nones3": (None, None, None)}
+                  "nones3": (None, None, None), "false": False}
         self.keep.append(values)
         for name, value in values.items():
             self.word(name).value = id(value)
-        self.contexts = {arity: self._table(f"contexts{arity}") for arity in (1, 2)}
-        self.entries = {form: self._table(f"entries_{form}") for form in ("m1", "m2", "r2")}
+        self.contexts = {form: self._table(f"contexts{form}") for form in FORMS}
+        self.entries = {form: self._table(f"entries_{form}")
+                        for form in (*(f"m{form}" for form in FORMS), "r2")}
         self.next_sequence = self._function(sequence, "next_sequence", None, None)
 
     def _table(self, name: str):
@@ -717,22 +985,27 @@ class Fronts:
     def _method(self, address: int, name: str, doc):
         return _new_method(Tensor, self._definition(address, name, doc))
 
-    def adopt(self, front, plans: dict, arity: int, baked: bool, name: str, doc: str):
+    def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: bool = False):
         """A function that runs natively what it can, and `front` otherwise; and its context."""
         context = array("q", [id(plans), id(front), int(baked)])
         self.keep.extend((plans, front))
-        return self._function(self._f1 if arity == 1 else self._f2, name, doc, context), context
+        return self._function(self._functions[form], name, doc, context), context
 
-    def methods(self, context, arity: int, name: str, doc: str):
-        """(method, reflected method or None) of a context, or None when there are too many."""
-        i = self.used[arity]
+    def method(self, context, form: str, name: str, doc: str):
+        """The method of a context; None when there are too many."""
+        i = self.used[form]
         if i >= COUNT:
             return None
-        self.used[arity] += 1
+        self.used[form] += 1
         self.keep.append(context)
-        self.contexts[arity][i] = context.buffer_info()[0]
-        reflected = self._method(self.entries["r2"][i], f"__r{name}__", doc) if arity == 2 else None
-        return self._method(self.entries[f"m{arity}"][i], name, doc), reflected
+        self.contexts[form][i] = context.buffer_info()[0]
+        return self._method(self.entries[f"m{form}"][i], name, doc)
+
+    def reflected(self, context, name: str, doc: str):
+        """The reflected operator of the context that was given a method last."""
+        i = self.used["2"] - 1
+        assert self.contexts["2"][i] == context.buffer_info()[0]
+        return self._method(self.entries["r2"][i], f"__r{name}__", doc)
 
 
 _make_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object,

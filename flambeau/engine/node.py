@@ -68,6 +68,12 @@ class Node:
         raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
 
 
+class SeveralResults(Node):
+    """A step with more than one result."""
+
+    __slots__ = ()
+
+
 fronts = native.Fronts(Node)
 next_sequence = fronts.next_sequence  # one count for steps recorded natively and in Python
 Native.off_count, Native.off_ident = fronts.word("off_count"), fronts.word("off_ident")
@@ -177,7 +183,7 @@ def attach(out: Tensor, back, parents: tuple, kept: tuple, number: int | None = 
 
 
 def new_node(back, parents: tuple, kept: tuple, sigs: tuple) -> Node:
-    node = object.__new__(Node)
+    node = object.__new__(Node if len(sigs) == 1 else SeveralResults)
     node.back, node.parents, node.sigs = back, parents, sigs
     node.versions = versions_of(kept)
     node.kept = _packed(kept) if modes.pack else kept
@@ -283,19 +289,16 @@ class Walk:
             if self.useful is not None and edge not in self.useful and (
                     _key(edge) not in self.targets):
                 return
-            pending = self.pending
-            if edge in pending:
-                if len(edge.sigs) == 1:
-                    pending[edge] = self.ops.add(pending[edge], g)
-                else:
-                    self._give_numbered(edge, 0, g)
-            elif len(edge.sigs) == 1:
-                pending[edge] = g
+            have = self.pending.get(edge)
+            if have is None:
+                self.pending[edge] = g
                 heappush(self.heap, (-edge.seq, id(edge), edge))
             else:
-                self._give_numbered(edge, 0, g)
+                self.pending[edge] = self.ops.add(have, g)
         elif kind is Edge:
             self._give_numbered(edge.node, edge.number, g)
+        elif kind is SeveralResults:
+            self._give_numbered(edge, 0, g)
         else:
             self._give_leaf(edge, g)
 
@@ -327,8 +330,8 @@ class Walk:
         unusual = self.wanted is not None
         while heap:
             node = heappop(heap)[2]
+            g = pending.pop(node)
             while node is not None:
-                g = pending.pop(node)
                 if unusual or node.extra is not None:
                     grads = self._careful_step(node, g)
                 else:
@@ -340,17 +343,19 @@ class Walk:
                 for parent, part in zip(node.parents, grads):  # noqa: B905
                     if part is None or parent is None:
                         continue
-                    if unusual or type(parent) is not Node or len(parent.sigs) > 1:
+                    if unusual or type(parent) is not Node:
                         self.give(parent, part)
+                    elif parent is following:
+                        g = self.ops.add(g, part)
                     elif parent in pending:
                         pending[parent] = self.ops.add(pending[parent], part)
+                    elif following is None:
+                        following, g = parent, part
                     else:
                         pending[parent] = part
-                        if following is None:
-                            following = parent
-                        else:
-                            heappush(heap, (-parent.seq, id(parent), parent))
+                        heappush(heap, (-parent.seq, id(parent), parent))
                 if following is not None and heap and heap[0][0] < -following.seq:
+                    pending[following] = g
                     heappush(heap, (-following.seq, id(following), following))
                     following = None
                 node = following
@@ -360,6 +365,7 @@ class Walk:
         """One step with its hooks, and with what a caller asked to see."""
         if node.extra is not None:
             g = self._before(node, g)
+            g = again(g) if isinstance(g, Tensor) else g  # a hook may have held on to it
         if self.wanted is not None:
             self._capture(node, g)
             if node not in self.useful:

@@ -303,6 +303,10 @@ def _pulled(op, i, operating, dtypes, out, leaves, attributes, constants):
     return op.pull(i, leaves[0], tuple(args), result, attributes)
 
 
+#: (derived op, what it reads) where the result does not move with an operand
+ZERO = (None, ())
+
+
 class Back:
     """How a pointwise op on given dtypes goes back; shared by all its shapes."""
 
@@ -366,11 +370,11 @@ class Back:
             for n, (name, given) in enumerate(self.attributes)}
         pulled = _pulled(self.op, i, self.operating, self.dtypes, self.out, probes, values, None)
         if pulled is None:
-            return None
+            return ZERO
         states = ex.leaves(pulled, "state")
         used = [k for k in sorted(probes) if probes[k].attr in states]
         if 0 not in used:
-            return None
+            return ZERO
         order = [0] + [k for k in used if k != 0]
         if pulled is probes[0] and self.out is d:
             return None, (0,)  # handed on as it is
@@ -431,8 +435,10 @@ class Back:
         if entry is None:
             return [f"    part{i} = None"]
         derived, order = entry
-        if derived is None:
-            return [f"    part{i} = again(g) if parents[{i}] is not None else None"]
+        if derived is None:  # handed on; but the same object only once
+            before = any(e is not None and e[0] is None for e in self._entries[:i])
+            value = "(again(g) if part0 is not None else g)" if before else "g"
+            return [f"    part{i} = {value} if parents[{i}] is not None else None"]
         scope[f"run{i}"] = derived.run
         checks, args = [], ["g"]
         for k in order[1:]:

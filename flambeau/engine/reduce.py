@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import struct
+from array import array
 from functools import lru_cache
 from math import prod
 
@@ -11,12 +13,14 @@ from ..core import expr as ex
 from ..core import shape as sh
 from ..core.device import META
 from ..core.kernel import Fold, Kernel, Store
-from ..devices.cpu.compile import compile_kernel
+from ..devices.cpu.bridge import GIL_THRESHOLD
+from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..ops.declare import Reduction
 from .eager import engine, intercepted, new_table
-from .formula import numbered_back, record
+from .formula import back_of, numbered_back, record
 from .layout import operands_of, reduction_walk
 from .modes import modes
+from .node import fronts
 from .tensor import Signature, Tensor, empty, signature
 
 
@@ -30,7 +34,7 @@ def reduction_front(op: Reduction):
         if named:
             dim, keepdim, numbers = _respelled(op, dim, keepdim, named)
         try:
-            sigs, run, last, count, _ = plans[input.sig, dim, keepdim, dtype]
+            sigs, run, last, count = plans[input.sig, dim, keepdim, dtype][:4]
         except (KeyError, AttributeError, TypeError):
             found = intercepted(op, (input, dim, keepdim), {"dtype": dtype, **named})
             if found is not None:
@@ -40,8 +44,9 @@ def reduction_front(op: Reduction):
             chosen = plan(op, input.sig, dim, keepdim, dtype)
             if chosen is None:  # positions along several dimensions need them in one piece
                 return front(engine.contiguous(input), dim, keepdim, dtype=dtype, **named)
-            plans[input.sig, dim, keepdim, dtype] = chosen
-            sigs, run, last, count, _ = chosen
+            plans[input.sig, dim, keepdim, dtype] = chosen + _native_parts(
+                op, input.sig, dim, keepdim, dtype, chosen)
+            sigs, run, last, count = chosen[:4]
         outs = [empty(sig) for sig in sigs]
         if run is not None:
             run(*[o.ptr for o in outs], input.ptr, *count, *numbers, last)
@@ -54,7 +59,35 @@ def reduction_front(op: Reduction):
         return engine.named(op, result) if several else result
 
     front.__name__, front.__doc__ = op.name, op.doc
-    return front
+    if several:
+        return front
+    run, context = fronts.adopt(front, plans, "s", op.name, op.doc)
+    op.method_form = fronts.method(context, "s", op.name, op.doc) if op.method else None
+    return run
+
+
+def _native_parts(op: Reduction, x: Signature, dim, keepdim, dtype, chosen) -> tuple:
+    """What a native front reads: packed words, free list, signatures, and a step that keeps nothing.
+
+    The fourth word says whether such a step can be recorded natively: 1 it can, 0 nothing flows
+    back, -1 tensors must be kept, which is left to Python.
+    """
+    sigs, run, last, count, _ = chosen
+    address = ADDRESSES.get(run)
+    if address is None or op.attributes or len(count) > 1 or x.numel > GIL_THRESHOLD:
+        return None, None, None, None, None, None
+    packed = array("q", [address, last, len(count), -1, 0])
+    if count:
+        packed[4] = struct.unpack("q", struct.pack("d", count[0]))[0]
+    back = kept = versions = None
+    if op.formula is None or sigs[0].dtype.kind not in "fc":
+        packed[3] = 0
+    elif not {"x", "out"} & set(op.wanted):
+        known = {"g": None, "x_meta": x, "dim": dim, "keepdim": keepdim, "dtype": dtype}
+        back = numbered_back(op) if op.numbered and dim is not None else back_of(op)
+        kept = tuple(known[name] for name in op.wanted)
+        versions, packed[3] = (0,) * len(kept), 1
+    return packed, sigs[0].pop.__self__, tuple(sigs), back, kept, versions
 
 
 def _respelled(op: Reduction, dim, keepdim: bool, named: dict):
@@ -186,11 +219,11 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     stores = tuple(Store(k, ex.cast(value, s.dtype.compute)) for k, (value, s) in enumerate(
         zip(finished, sigs, strict=True)))
     kernel = Kernel(operands_of(walk, [*(s.dtype for s in sigs), x.dtype], len(sigs)), params,
-                    walk.kept, walk.reduced, _lanes(walk), (*stages, ("row", stores)))
+                    walk.kept, walk.reduced, lanes_of(walk), (*stages, ("row", stores)))
     return sigs, compile_kernel(kernel), walk.last, (float(count),) if counts else (), walk
 
 
-def _lanes(walk) -> str:
+def lanes_of(walk) -> str:
     """Along the innermost reduced loop if its memory is contiguous, else across the kept one."""
     source = walk.strides[-1]
     if source[-1] == 1 or source[walk.kept - 1] != 1 or walk.sizes[walk.kept - 1] < 4:

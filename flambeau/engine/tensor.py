@@ -113,13 +113,15 @@ def signature(dtype: dt.dtype, shape, strides=None, where: device = CPU, tag=Non
 class Tensor:
     """A signature over a storage. Methods are assembled from the registry."""
 
-    __slots__ = ("__dict__", "__weakref__", "_grad", "base", "mem", "node", "ptr", "sig")
+    __slots__ = ("__dict__", "__weakref__", "_grad", "base", "mem", "node", "ptr", "sig", "views")
 
     sig: Signature
     ptr: int          # address of the first element
     mem: object       # the storage, which keeps the bytes alive
     node: object      # None, LEAF, or the step of the graph that made this tensor
     base: Tensor      # of a view: the tensor it was taken from; else not set
+
+    views: list       # weak references to the views taken from this tensor; else not set
 
     __module__ = "torch"
 

@@ -18,10 +18,10 @@ from . import pointwise as pw
 from .eager import engine, intercepted, new_table
 from .formula import bind
 from .modes import modes
-from .node import Edge, Node, edge_of, new_node, next_sequence
+from .node import Edge, Node, edge_of, fronts, kept_values, new_node, next_sequence
 from .pointwise import backward_name
 from .storage import allocate
-from .tensor import LEAF, Signature, Tensor, make, new, offset_of, signature
+from .tensor import LEAF, Signature, Tensor, base_of, make, new, offset_of, signature
 
 
 MISSING = object()
@@ -68,7 +68,9 @@ def view_front(op: View):
         return take(x, plans[key])
 
     front.__name__, front.__doc__ = op.name, op.doc
-    return front
+    run, context = fronts.adopt(front, plans, "v", op.name, op.doc)
+    op.method_form = fronts.method(context, "v", op.name, op.doc) if op.method else None
+    return run
 
 
 def plain_front(op: View):
@@ -162,7 +164,14 @@ class ViewBack:
         if op.formula is None:
             return [view_gradient(op, self.bound, self.sig, g)]
         known = {"g": g, f"{op.names[0]}_meta": self.sig, **self.bound}
-        return [op.formula(*[known[name] for name in op.wanted])]
+        return [released(op.formula(*[known[name] for name in op.wanted]))]
+
+
+def released(g: Tensor) -> Tensor:
+    """A gradient that does not hold what it is a view of, so that it may own its memory alone."""
+    if g.node is None and base_of(g) is not None:
+        del g.base
+    return g
 
 
 def record_view(x: Tensor, out: Tensor, back) -> None:
@@ -186,9 +195,10 @@ def record_view(x: Tensor, out: Tensor, back) -> None:
 
 def remember(x: Tensor, view: Tensor) -> None:
     """A view is known to its base, to be recorded anew when the base changes."""
-    views = x.__dict__.get("_views")
-    if views is None:
-        views = x.__dict__["_views"] = []
+    try:
+        views = x.views
+    except AttributeError:
+        views = x.views = []
     views.append(weakref.ref(view))
     count = len(views)
     if count >= 64 and count & (count - 1) == 0:
@@ -213,14 +223,16 @@ class Step:
         return self.label
 
     def pull(self, node, g):
+        if node.versions:
+            kept_values(node)  # refuses where what the function reads has changed or is gone
         return self.function(g)
 
 
-def recorded(out: Tensor, label: str, inputs, function) -> Tensor:
-    """Attach a step whose gradients, one per input, a function gives."""
+def recorded(out: Tensor, label: str, inputs, function, kept=()) -> Tensor:
+    """Attach a step whose gradients, one per input, a function gives; it reads what is kept."""
     if modes.grad and any(x.node is not None for x in inputs):
         parents = tuple(edge_of(x) if x.node is not None else None for x in inputs)
-        out.node = new_node(Step(label, function), parents, (), (out.sig,))
+        out.node = new_node(Step(label, function), parents, tuple(kept), (out.sig,))
     return out
 
 

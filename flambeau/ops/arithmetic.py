@@ -135,7 +135,7 @@ def sgn(x):
     return where(size == 0, e.const(0, x.dtype), x / e.cast(size, x.dtype))
 
 
-@pointwise(SAME, promote=(0, 1, 2), check=accepts("addcmul_cpu_out", "iufc"))
+@pointwise(SAME, check=accepts("addcmul_cpu_out", "iufc"))
 def addcmul(x, tensor1, tensor2, *, value=1):
     """x + value * tensor1 * tensor2"""
     return x + e.cast(_lifted(value, x), x.dtype) * tensor1 * tensor2
@@ -151,7 +151,7 @@ def _no_integers(operands, attributes) -> None:
                            "release addcdiv will perform a true division of tensor1 and tensor2.")
 
 
-@pointwise(SAME, promote=(0, 1, 2), check=_no_integers)
+@pointwise(SAME, check=_no_integers)
 def addcdiv(x, tensor1, tensor2, *, value=1):
     """x + value * tensor1 / tensor2"""
     return x + value * (tensor1 / tensor2)

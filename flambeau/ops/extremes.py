@@ -185,6 +185,9 @@ for _op in (max_along, min_along):
 def _forms(name: str, everything, along, binary: str):
     """The three forms of max and min: of all, along a dimension, of two tensors."""
     def choose(input, dim=None, keepdim=False, *, other=None):
+        if not hasattr(input, "dtype"):
+            raise TypeError(f"{name}() received an invalid combination of arguments - got "
+                            f"{type(input).__name__} as input, but expected a Tensor")
         other = dim if other is None and hasattr(dim, "dtype") else other
         if other is not None:
             return registry[binary](input, other)

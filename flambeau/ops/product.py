@@ -136,7 +136,7 @@ def require_square(name: str, x, argument: str = "A") -> None:
 
 def identity_like(x):
     """Identity matrices of the same shape as a batch of square ones."""
-    eye = registry["eye"](x.shape[-1], dtype=x.dtype, device=x.device)
+    eye = engine.eye(x.shape[-1], dtype=x.dtype, device=x.device)
     return engine.clone(registry["expand"](eye, tuple(x.shape)))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from ..core import dtype as dt
 from ..core import expr as e
 from .declare import FLOAT, INDEX, SAME, SUM, composite, engine, reduction, registry
+from .refusal import spoken
 
 
 def refuses(name: str, kinds: str, error: type[Exception] = NotImplementedError):
     """A check that raises for dtypes of some kinds."""
     def check(given: dt.dtype) -> None:
         if given.kind in kinds:
-            raise error(f'"{name}" not implemented for {given}')
+            raise error(f"\"{name}\" not implemented for '{spoken(given)}'")
     return check
 
 
@@ -20,7 +21,7 @@ def needs_float(name: str):
     def check(given: dt.dtype) -> None:
         if given.kind in "biu":
             raise RuntimeError(f"{name}(): could not infer output dtype. Input dtype must be either "
-                               f"a floating point or complex dtype. Got: {given}")
+                               f"a floating point or complex dtype. Got: {spoken(given)}")
     return check
 
 

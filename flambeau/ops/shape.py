@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.formats import contiguous_format
-from .declare import T, composite, engine, registry
+from .complex import conj, view_as_complex, view_as_real
+from .declare import T, composite, engine
 from .declare import view as as_view
 
 
@@ -322,10 +323,6 @@ def T_(x):
     return permute(x, tuple(range(x.sig.rank))[::-1])
 
 
-def _conjugated(x):
-    return registry["conj"].run(x) if x.sig.dtype.kind == "c" else x
-
-
 @composite(function_form=False, method=False)
 def mT(x):
     """Matrices transposed."""
@@ -339,11 +336,11 @@ def mT(x):
 def adjoint(x):
     """Matrices transposed and conjugated."""
     if x.sig.rank == 0:
-        return _conjugated(view(x, ()))
+        return conj(view(x, ()))
     if x.sig.rank == 1:
         raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. "
                            "Got 1-D tensor.")
-    return _conjugated(transpose(x, -2, -1))
+    return conj(transpose(x, -2, -1))
 
 
 @composite(function_form=False, method=False)
@@ -570,63 +567,6 @@ def _split_along(name: str, least: int, dim_of):
 hsplit = _split_along("hsplit", 1, lambda rank: 0 if rank == 1 else 1)
 vsplit = _split_along("vsplit", 2, lambda rank: 0)
 dsplit = _split_along("dsplit", 3, lambda rank: 2)
-
-
-# -- complex numbers as pairs -----------------------------------------------------------------------
-
-
-def _need_complex(name: str, x) -> None:
-    if x.dtype.kind != "c":
-        raise RuntimeError(f"{name} is only supported for complex tensors, not {x.dtype}")
-
-
-@as_view
-def view_as_real(x):
-    """Complex numbers as a last dimension of two."""
-    _need_complex("view_as_real", x)
-    return (*x.shape, 2), (*(s * 2 for s in x.strides), 1), 0, x.dtype.to_real()
-
-
-@view_as_real.gradient
-def view_as_real(g):
-    return view_as_complex(engine.contiguous(g))
-
-
-@as_view
-def view_as_complex(x):
-    """A last dimension of two as complex numbers."""
-    if x.dtype not in (dt.float32, dt.float64):
-        raise RuntimeError(f"view_as_complex is only supported for half, float and double tensors, "
-                           f"but got a tensor of scalar type: {x.dtype}")
-    if not x.rank:
-        raise RuntimeError("view_as_complex: Input tensor must have one or more dimensions")
-    if x.shape[-1] != 2:
-        raise RuntimeError("view_as_complex: Tensor must have a last dimension of size 2")
-    if x.strides[-1] != 1:
-        raise RuntimeError("view_as_complex: Tensor must have a last dimension with stride 1")
-    if any(s % 2 for s in x.strides[:-1]):
-        raise RuntimeError("view_as_complex: Tensor must have a stride divisible by 2 for all but "
-                           "last dimension")
-    return x.shape[:-1], tuple(s // 2 for s in x.strides[:-1]), 0, x.dtype.to_complex()
-
-
-@view_as_complex.gradient
-def view_as_complex(g):
-    return view_as_real(g)
-
-
-@composite(method=False)
-def real(x):
-    """The real parts."""
-    return select(view_as_real(x), -1, 0) if x.sig.dtype.kind == "c" else x
-
-
-@composite(method=False)
-def imag(x):
-    """The imaginary parts."""
-    if x.sig.dtype.kind != "c":
-        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return select(view_as_real(x), -1, 1)
 
 
 # -- the same elements, and copies of views ----------------------------------------------------------

@@ -22,12 +22,11 @@ def cache() -> Cache:
     """The cache of this process, stamped with all that decides what code is generated."""
     j = jit()
     here = Path(__file__).parent
-    sources = [here / "bridge.py", here.parent / "llvm.py", here.parent / "mathlib.py",
-               here.parent / "complexlib.py", here / "gemm.py"]
+    sources = [here / "bridge.py", here / "gemm.py", *sorted(here.parent.glob("*.py")),
+               *sorted((here.parent / "elementary").glob("*.py"))]
     generator = hashlib.sha256()
     for source in sources:
-        if source.exists():
-            generator.update(source.read_bytes())
+        generator.update(source.read_bytes())
     version = ".".join(map(str, j.llvm.llvm_version_info))
     return Cache(f"{j.cpu} {j.features} llvm {version} {generator.hexdigest()}")
 

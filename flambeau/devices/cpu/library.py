@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from . import special
+from . import counting, scans, sorting
+from . import fourier, lapack
 from .routines import NATIVE, ROUTINES
 
-__all__ = ["NATIVE", "ROUTINES"]
+__all__ = ["NATIVE", "ROUTINES", "counting", "scans", "sorting", "special"]

@@ -135,6 +135,7 @@ NATURAL, BINARY, DECIMAL = "natural", "binary", "decimal"
 BASES = {
     (NATURAL, dt.float32): Base((1.0, 0.0), (0.693147182, -1.90465421e-09)),
     (BINARY,  dt.float32): Base((1.44269502, 1.92596303e-08), (1.0, 0.0)),
+    (DECIMAL, dt.float32): Base((0.434294492, -1.010305e-08), (0.30103001, -1.43209888e-08)),
     (NATURAL, dt.float64): Base((1.0, 0.0), (0.6931471805599453, 2.3190468138462996e-17)),
     (BINARY,  dt.float64): Base((1.4426950408889634, 2.0355273740931033e-17), (1.0, 0.0)),
     (DECIMAL, dt.float64): Base((0.4342944819032518, 1.098319650216765e-17),
@@ -199,7 +200,7 @@ def log2(x: Expr) -> Expr:
 
 
 def log10(x: Expr) -> Expr:
-    """As log, in base ten; for float64 arguments."""
+    """As log, in base ten."""
     return _with_limits(x, _join(*_parts(x), DECIMAL))
 
 

@@ -131,13 +131,35 @@ ERFINV_TAIL = (
     -0.0001387193183793902, 1.0103004648645453, 4.849906401408584)
 
 
-def erfinv(x: Expr) -> Expr:
-    """x times polynomials in w = -log(1 - x**2), in which the ends of the interval are tame"""
-    w = -log(fma(-x, x, 1.0))
+def _erfinv_over_x(w: Expr) -> Expr:
+    """erfinv(x) / x from w = -log(1 - x**2)"""
     s = root(w)
     outer = where(w < 16, polynomial(s - 3.25, ERFINV_SIDE), polynomial(s - 5, ERFINV_TAIL))
-    inside = x * where(w < 6, polynomial(w, ERFINV_CENTRE), outer)
+    return where(w < 6, polynomial(w, ERFINV_CENTRE), outer)
+
+
+def erfinv(x: Expr) -> Expr:
+    """x times polynomials in w = -log(1 - x**2), in which the ends of the interval are tame"""
+    inside = x * _erfinv_over_x(-log(fma(-x, x, 1.0)))
     return where(absolute(x) == 1, x * INF, inside)
+
+
+def ndtri(p: Expr) -> Expr:
+    """sqrt(2) erfinv(2 p - 1), whose 1 - x**2 is 4 p (1 - p): exact where p is tiny.
+
+    Past w = 36 the polynomials end, and Newton steps on the tail's logarithm go on.
+    """
+    x, w = 2 * p - 1, -log(4 * p * (1 - p))
+    near = 1.4142135623730951 * x * _erfinv_over_x(clamp(w, None, 36.0))
+    far = root(2 * w)
+    for _ in range(4):
+        # log ndtr(-t) = log(erfcx(t / sqrt 2) / 2) - t**2 / 2, and its slope is -1 / mills(t)
+        scaled = _erfcx_right(far * 0.7071067811865476)
+        error = log(0.5 * scaled) - 0.5 * far * far - log(p)
+        far = far + error * scaled * 1.2533141373155003
+    value = where(w > 36, -far, near)
+    value = where(p == 0, expr.const(-INF, p.dtype), where(p == 1, expr.const(INF, p.dtype), value))
+    return where((p < 0) | (p > 1), expr.const(float("nan"), p.dtype), value)
 
 
 # -- gamma -------------------------------------------------------------------------------------

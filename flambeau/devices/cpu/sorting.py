@@ -1,0 +1,156 @@
+"""Order: sorting, selection, distinct values and searching, as numpy computes them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .routines import routine
+
+
+def sorted_positions(x: np.ndarray, axis: int, descending: bool = False) -> np.ndarray:
+    """Positions in stable order; NaN is the largest."""
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable")
+    turned = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - turned, axis)
+
+
+def _scalar_pair(x):
+    return x.copy(), np.zeros((), np.int64)
+
+
+@routine
+def sort(input, dim, descending, stable):
+    if not input.ndim:
+        return _scalar_pair(input)
+    at = sorted_positions(input, dim, bool(descending))
+    return np.take_along_axis(input, at, dim), at
+
+
+@routine
+def topk(input, k, dim, largest, sorted):
+    if not input.ndim:
+        return _scalar_pair(input)
+    rows = np.moveaxis(input, dim, -1)
+    size = rows.shape[-1]
+    if k * 4 < size and size > 16:
+        part = (np.argpartition(rows, size - k, axis=-1)[..., size - k:] if largest and k else
+                np.argpartition(rows, max(k - 1, 0), axis=-1)[..., :k])
+        part = np.sort(part, axis=-1)
+        chosen = np.take_along_axis(rows, part, -1)
+        at = np.take_along_axis(part, sorted_positions(chosen, -1, largest), -1)
+    else:
+        at = sorted_positions(rows, -1, largest)[..., :k]
+    values = np.take_along_axis(rows, at, -1)
+    return np.moveaxis(values, -1, dim), np.moveaxis(at, -1, dim)
+
+
+def _taken(input, at, dim, keepdim):
+    """Elements at one position in each row."""
+    at = np.expand_dims(at, dim)
+    values = np.take_along_axis(input, at, dim)
+    return (values, at) if keepdim else (values.squeeze(dim), at.squeeze(dim))
+
+
+@routine
+def kthvalue(input, k, dim, keepdim):
+    if not input.ndim:
+        return _scalar_pair(input)
+    order = sorted_positions(input, dim)
+    return _taken(input, np.take(order, k - 1, axis=dim), dim, keepdim)
+
+
+@routine
+def mode(input, dim, keepdim):
+    if not input.ndim:
+        return _scalar_pair(input)
+    rows = np.moveaxis(input, dim, -1)
+    order = sorted_positions(rows, -1)
+    values = np.take_along_axis(rows, order, -1)
+    place = np.arange(rows.shape[-1])
+    starts = np.ones(rows.shape, bool)
+    starts[..., 1:] = values[..., 1:] != values[..., :-1]
+    begun = np.maximum.accumulate(np.where(starts, place, 0), axis=-1)
+    longest = np.argmax(place - begun, axis=-1)
+    at = np.take_along_axis(order, longest[..., None], -1)[..., 0]
+    return _taken(input, at, dim, keepdim)
+
+
+def _median(input, dim, keepdim, propagate: bool):
+    if not input.ndim:
+        return _scalar_pair(input)
+    order = sorted_positions(input, dim)
+    size = input.shape[dim]
+    unknown = np.isnan(input) if input.dtype.kind == "f" else np.zeros(input.shape, bool)
+    if propagate:
+        rank = np.full(np.delete(input.shape, dim), (size - 1) // 2)
+        # The first NaN is the first after all numbers in a stable order.
+        numbers = size - unknown.sum(dim)
+        rank = np.where(numbers < size, numbers, rank)
+    else:
+        rank = np.maximum(size - unknown.sum(dim) - 1, 0) // 2
+    at = np.take_along_axis(order, np.expand_dims(rank, dim), dim).squeeze(dim)
+    return _taken(input, at, dim, keepdim)
+
+
+@routine
+def median_along(input, dim, keepdim):
+    return _median(input, dim, keepdim, True)
+
+
+@routine
+def nanmedian_along(input, dim, keepdim):
+    return _median(input, dim, keepdim, False)
+
+
+# -- distinct values -----------------------------------------------------------------------------------
+
+
+@routine
+def distinct(input, dim):
+    if dim is None:
+        values, inverse, counts = np.unique(input, return_inverse=True, return_counts=True,
+                                            equal_nan=False)
+        return values, inverse.reshape(input.shape), counts
+    if not input.ndim:
+        return input.copy(), np.zeros((), np.int64), np.ones((), np.int64)
+    values, inverse, counts = np.unique(input, axis=dim, return_inverse=True, return_counts=True,
+                                        equal_nan=False)
+    return values, inverse.reshape(-1), counts
+
+
+@routine
+def distinct_runs(input, dim):
+    flat = input.reshape(-1) if dim is None else np.moveaxis(input, dim, 0) if input.ndim else (
+        input.reshape(1))
+    rows = flat.reshape(len(flat), -1)
+    starts = np.ones(len(flat), bool)
+    starts[1:] = (rows[1:] != rows[:-1]).any(1)
+    inverse = np.cumsum(starts) - 1
+    counts = np.bincount(inverse, minlength=int(starts.sum())) if len(flat) else inverse
+    values = flat[starts]
+    if dim is None:
+        return values, inverse.reshape(input.shape), counts
+    return np.moveaxis(values, 0, dim) if input.ndim else values, inverse, counts
+
+
+# -- places --------------------------------------------------------------------------------------------
+
+
+@routine
+def places(sorted_sequence, input, right, sorter, out_int32):
+    side = "right" if right else "left"
+    if sorter is not None:
+        sorted_sequence = np.take_along_axis(sorted_sequence, sorter, -1)
+    kind = np.int32 if out_int32 else np.int64
+    if sorted_sequence.ndim == 1:
+        return np.searchsorted(sorted_sequence, input, side).astype(kind)
+    rows = sorted_sequence.reshape(-1, sorted_sequence.shape[-1])
+    wanted = input.reshape(len(rows), -1) if input.size else np.empty((len(rows), 0))
+    found = [np.searchsorted(row, values, side) for row, values in zip(rows, wanted, strict=True)]
+    return np.array(found, kind).reshape(input.shape)
+
+
+@routine
+def member(elements, test_elements, invert):
+    return np.isin(elements, test_elements, invert=bool(invert))

@@ -1,0 +1,386 @@
+"""x[...] and x[...] = value: integers, slices, None, Ellipsis, masks, integer tensors and lists.
+
+What integers, slices, None and Ellipsis ask for is one view, planned once. What tensors ask for is
+then read from, or written to, that view.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core import shape as sh
+from ..core.device import META
+from ..ops.declare import View
+from ..ops.shape import bounds
+from . import indexed as ix
+from . import inplace
+from .convert import from_data, raw_array
+from .eager import changed, check_writable, engine, intercepted, new_table
+from .modes import modes
+from .tensor import Tensor, new
+from .views import MISSING, record_view, take, view_plan
+
+_plans = new_table()   # (signature, integer) -> plan
+_basic = new_table()   # (signature, index made hashable) -> plan
+
+
+# -- views ----------------------------------------------------------------------------------------
+
+
+def _walk(x, key):
+    """Shape, strides and offset of what a tuple of integers, slices, None and Ellipsis asks for."""
+    taken = sum(1 for k in key if k is not None and k is not Ellipsis)
+    if taken > x.rank:
+        raise _too_many(x)
+    shape, strides, offset, d = [], [], 0, 0
+    for k in key:
+        if k is None:
+            shape.append(1)
+            strides.append(x.shape[d] * x.strides[d] if d < x.rank else 1)
+        elif k is Ellipsis:
+            skipped = x.rank - taken
+            shape += x.shape[d:d + skipped]
+            strides += x.strides[d:d + skipped]
+            d, taken = d + skipped, x.rank
+        elif type(k) is int:
+            n = x.shape[d]
+            if not -n <= k < n:
+                raise IndexError(f"index {k} is out of bounds for dimension {d} with size {n}; the "
+                                 f"tensor has shape {tuple(x.shape)}")
+            offset += k % n * x.strides[d]
+            d += 1
+        else:
+            start, count = bounds(k[1], k[2], k[3], x.shape[d])
+            shape.append(count)
+            strides.append(x.strides[d] * k[3])
+            offset += start * x.strides[d] if count else 0
+            d += 1
+    return (*shape, *x.shape[d:]), (*strides, *x.strides[d:]), offset
+
+
+def _too_many(x) -> IndexError:
+    if not x.rank:
+        return IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert "
+                          "a 0-dim tensor to a number")
+    return IndexError(f"too many indices for tensor of dimension {x.rank}")
+
+
+_NAMES = {int: "SelectBackward0", tuple: "SliceBackward0", type(None): "UnsqueezeBackward0",
+          type(Ellipsis): "AliasBackward0"}
+
+
+class _Basic(View):
+    """The view of basic indexing; its grad_fn is called after the last thing done."""
+
+    def __init__(self):
+        super().__init__(_walk, "basic_index", method=False, function_form=False,
+                         backward=lambda bound: _NAMES[type(bound["key"][-1])]
+                         if bound["key"] else "AliasBackward0")
+        self.engine = engine
+
+
+basic = _Basic()
+
+
+def _run_basic(x, key):
+    plan = _basic.get((x.sig, key))
+    if plan is None:
+        plan = _basic[x.sig, key] = view_plan(basic, x.sig, {"key": key})
+    return take(x, plan)
+
+
+basic.run = _run_basic
+
+
+def getitem(x: Tensor, index):
+    """x[index]"""
+    if type(index) is int:
+        try:
+            sig, move, back = _plans[x.sig, index]
+        except KeyError:
+            back = MISSING
+        if back is MISSING:
+            return _missed(x, index)
+        out = new(Tensor)
+        out.sig = sig
+        out.mem = x.mem
+        out.ptr = x.ptr + move
+        out.base = x
+        out.node = None
+        if modes.grad:
+            record_view(x, out, back)
+        return out
+    if x.sig.tag is not None:
+        found = intercepted(getitem_op, (x, index), {})
+        if found is not None:
+            return found[0]
+    key, tensors = parsed(x, index)
+    if tensors is None:
+        return _run_basic(x, key)
+    return advanced(_run_basic(x, key), tensors, x)
+
+
+class _GetItem:
+    """What interceptors see of indexing."""
+
+    name = "__getitem__"
+
+
+getitem_op = _GetItem()
+
+
+def _missed(x: Tensor, index: int):
+    found = intercepted(getitem_op, (x, index), {})
+    if found is not None:
+        return found[0]
+    if not x.sig.rank:
+        raise _too_many(x.sig)
+    n = x.sig.shape[0]
+    if not -n <= index < n:
+        raise IndexError(f"index {index} is out of bounds for dimension 0 with size {n}")
+    plan = _plans[x.sig, index] = view_plan(basic, x.sig, {"key": (index,)})
+    return take(x, plan)
+
+
+# -- reading an index -------------------------------------------------------------------------------
+
+
+def _items(index) -> tuple:
+    if type(index) is tuple:
+        return index
+    if isinstance(index, tuple):
+        return tuple(index)
+    if isinstance(index, list) and len(index) < 32 and any(
+            isinstance(i, (Tensor, list, tuple, slice, np.ndarray)) or i is None or i is Ellipsis
+            for i in index):
+        return tuple(index)
+    return (index,)
+
+
+def _whole(value):
+    """A bound of a slice."""
+    if value is None or type(value) is int:
+        return value
+    try:
+        return value.__index__()
+    except AttributeError:
+        raise TypeError("slice indices must be integers or None or have an __index__ method"
+                        ) from None
+
+
+def parsed(x: Tensor, index):
+    """(key of the basic view, None or one tensor or None for each of that view's dimensions).
+
+    A mask of several dimensions keeps them all in the view; its tensor then stands at the first of
+    them, followed by as many marks.
+    """
+    key, tensors, simple = [], [], True
+    for item in _items(index):
+        kind = type(item)
+        if kind is int:
+            key.append(item)
+        elif kind is slice:
+            step = _whole(item.step)
+            step = 1 if step is None else step
+            if step <= 0:
+                raise ValueError("slice step cannot be zero" if step == 0 else
+                                 "step must be greater than zero")
+            key.append(("slice", _whole(item.start), _whole(item.stop), step))
+            tensors.append(None)
+        elif item is None:
+            key.append(None)
+            tensors.append(None)
+        elif item is Ellipsis:
+            if Ellipsis not in key:  # a second one stands for nothing
+                key.append(Ellipsis)
+                tensors.append(Ellipsis)
+        else:
+            simple = _one_more(x, item, key, tensors) and simple
+    return tuple(key), None if simple else _placed(x, tuple(key), tensors)
+
+
+_FULL = ("slice", None, None, 1)
+
+
+def _one_more(x: Tensor, item, key: list, tensors: list) -> bool:
+    """Add what is no plain integer, slice, None or Ellipsis; says whether it was an integer."""
+    if isinstance(item, (bool, np.bool_)):
+        key.append(None)
+        tensors.append(engine.full((1,) if item else (0,), 0, dt.int64))
+        return False
+    if isinstance(item, np.ndarray) or isinstance(item, (list, tuple, range)):
+        item = _tensor_of(item)
+    if not isinstance(item, Tensor):
+        if hasattr(item, "__index__"):
+            key.append(item.__index__())
+            return True
+        if isinstance(item, str):
+            raise TypeError("new(): invalid data type 'str'")
+        raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte "
+                         f"Variables are valid indices (got {type(item).__name__})")
+    dtype = item.sig.dtype
+    if dtype in (dt.bool_, dt.uint8):
+        if item.sig.rank == 0:
+            return _one_more(x, bool(engine.item(item)), key, tensors)
+        key += [_FULL] * item.sig.rank
+        tensors += [item] + [MISSING] * (item.sig.rank - 1)
+        return False
+    if dtype.kind not in "i" or dtype in (dt.int8, dt.int16):
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors, not "
+                         f"{dtype}")
+    if item.sig.rank == 0 and item.sig.device is not META:
+        key.append(int(engine.item(item)))
+        return True
+    key.append(_FULL)
+    tensors.append(item)
+    return False
+
+
+def _tensor_of(item) -> Tensor:
+    found = from_data(item)
+    if found.sig.numel == 0 and not isinstance(item, np.ndarray):
+        found = engine.cast(found, dt.int64)
+    return found
+
+
+def _placed(x: Tensor, key: tuple, tensors: list) -> list:
+    """One entry for each dimension of the basic view, Ellipsis filled in."""
+    taken = sum(1 for k in key if k is not None and k is not Ellipsis)
+    if taken > x.sig.rank:
+        raise _too_many(x.sig)
+    rest = [None] * (x.sig.rank - taken)
+    if Ellipsis not in key:
+        return tensors + rest
+    at = next(i for i, t in enumerate(tensors) if t is Ellipsis)
+    return tensors[:at] + rest + tensors[at + 1:]
+
+
+# -- tensors as indices --------------------------------------------------------------------------------
+
+
+def selection(view: Tensor, tensors: list) -> ix.Selection:
+    """What index tensors, one or None per dimension of a view, select from it."""
+    shape = view.sig.shape
+    dims, indices = [], []
+    for d, item in enumerate(tensors):
+        if item is None or item is MISSING:
+            continue
+        if item.sig.dtype in (dt.bool_, dt.uint8):
+            found = _mask(view, item, d)
+            indices += found
+            dims += range(d, d + len(found))
+        else:
+            indices.append(item)
+            dims.append(d)
+    shapes = [tuple(i.sig.shape) for i in indices]
+    try:
+        wide = sh.broadcast("index", *shapes)
+    except RuntimeError:
+        raise IndexError("shape mismatch: indexing tensors could not be broadcast together with "
+                         f"shapes {', '.join(str(list(s)) for s in shapes)}") from None
+    for index, d in zip(indices, dims, strict=True):
+        n = shape[d]
+        ix.check_bounds(index, -n, n, lambda i, d=d, n=n: IndexError(
+            f"index {i} is out of bounds for dimension {d} with size {n}"))
+    free = [d for d in range(len(shape)) if d not in dims]
+    adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
+    before = [d for d in free if d < dims[0]] if adjacent else []
+    after = [d for d in free if d not in before]
+    loops = (*(shape[d] for d in before), *wide, *(shape[d] for d in after))
+    steps = [(*(0,) * len(before), *sh.expand_strides(i.sig.shape, i.sig.strides, wide),
+              *(0,) * len(after)) for i in indices]
+    return ix.Selection(loops, indices, steps, dims, (*before, *(None,) * len(wide), *after), True)
+
+
+def _mask(view: Tensor, mask: Tensor, d: int) -> list[Tensor]:
+    """The places where a mask holds, one index for each of its dimensions."""
+    have = view.sig.shape[d:d + mask.sig.rank]
+    if tuple(have) != tuple(mask.sig.shape):
+        k = next(k for k, (a, b) in enumerate(zip(mask.sig.shape, (*have, None), strict=False))
+                 if a != b)
+        raise IndexError(f"The shape of the mask {list(mask.sig.shape)} at index {k} does not match "
+                         f"the shape of the indexed tensor {list(view.sig.shape)} at index {d + k}")
+    if mask.sig.device is META:
+        raise RuntimeError("indexing with a mask on the meta device: the shape depends on its values")
+    return [from_data(places) for places in raw_array(mask).nonzero()]
+
+
+def advanced(view: Tensor, tensors: list, x: Tensor) -> Tensor:
+    """The elements of a view that index tensors select."""
+    return ix.taken(view, selection(view, tensors), "IndexBackward0")
+
+
+# -- assignment -------------------------------------------------------------------------------------
+
+
+def setitem(x: Tensor, index, value) -> None:
+    """x[index] = value"""
+    if x.sig.tag is not None:
+        found = intercepted(setitem_op, (x, index, value), {})
+        if found is not None:
+            return
+    key, tensors = parsed(x, index)
+    view = _run_basic(x, key)
+    if tensors is None:
+        assign(view, value)
+        return
+    value = _value(x, value)
+    chosen = selection(view, tensors)
+    value = _fitting(value, chosen.loops)
+    ix.put_(view, chosen, value, None, "index_put_", "IndexPutBackward0")
+
+
+class _SetItem:
+    name = "__setitem__"
+
+
+setitem_op = _SetItem()
+
+
+def _value(x: Tensor, value) -> Tensor:
+    """What is assigned, as a tensor of x's dtype."""
+    if isinstance(value, Tensor):
+        return engine.cast(value, x.sig.dtype)
+    if not isinstance(value, (bool, int, float, complex, np.generic, np.ndarray, list, tuple)):
+        raise TypeError(f"can't assign a {type(value).__name__} to a {x.sig.dtype} tensor")
+    if isinstance(value, complex) and x.sig.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {x.sig.dtype.name} without overflow")
+    return engine.cast(from_data(value), x.sig.dtype)
+
+
+def _fitting(value: Tensor, shape: tuple) -> Tensor:
+    """A value that broadcasts to a shape, leading dimensions of size 1 dropped."""
+    given = tuple(value.sig.shape)
+    while len(given) > len(shape) and given[0] == 1:
+        given = given[1:]
+    if given != tuple(value.sig.shape):
+        value = engine.reshape(value, given)
+    spare = len(shape) - len(given)
+    if spare < 0 or any(a not in (1, b) for a, b in zip(given, shape[spare:], strict=True)):
+        raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.sig.shape)} cannot be "
+                           f"broadcast to indexing result of shape {list(shape)}")
+    return value
+
+
+def assign(view: Tensor, value) -> None:
+    """Fill a view with a number, or copy a tensor into it."""
+    if isinstance(value, Tensor):
+        shape = tuple(value.sig.shape)
+        while len(shape) > view.sig.rank and shape[0] == 1:
+            shape = shape[1:]
+        if shape != tuple(value.sig.shape):
+            value = engine.reshape(value, shape)
+        inplace.copy_(view, value)
+    elif type(value) in (float, int, bool) and (view.node is None or not modes.grad):
+        check_writable(view, "fill_")
+        engine.fill(view, value)
+        changed(view)
+    else:
+        inplace.copy_(view, _value(view, value))
+
+
+engine.getitem = getitem
+engine.index_selection = selection
+Tensor.__getitem__ = getitem
+Tensor.__setitem__ = setitem

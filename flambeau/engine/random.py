@@ -1,0 +1,506 @@
+"""Random tensors: torch's functions and in-place methods over the CPU's streams."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core import shape as sh
+from ..core.device import META, resolve
+from ..devices.cpu import random as streams
+from ..devices.cpu import random_rejection as rejection
+from . import convert, create, inplace
+from .eager import changed, check_writable, engine
+from .generator import twister_of
+from .modes import modes
+from .node import edge_of, new_node
+from .tensor import Tensor, empty, make, signature
+
+# -- filling a tensor that exists ---------------------------------------------------------------------
+
+
+class Erased:
+    """Goes back through a change that left nothing of what was there."""
+
+    def __init__(self, name: str, sigs=()):
+        self._name, self.sigs = name, sigs
+
+    def name(self) -> str:
+        return self._name
+
+    def pull(self, node, g):
+        if not self.sigs:
+            return [engine.zeros_like(g)]
+        return [None if parent is None else engine.zeros_of(sig)
+                for parent, sig in zip(node.parents, self.sigs, strict=True)]
+
+
+def write(x: Tensor, values: np.ndarray) -> None:
+    """Numbers in the order torch visits memory, into a tensor."""
+    if x.sig.dtype is dt.bfloat16:
+        values = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)).astype(
+            np.uint16)
+    target = convert.raw_array(x)
+    if not x.sig.contiguous:
+        target = target.transpose(streams.fill_order(x.sig.shape, x.sig.strides))
+    target[...] = values.reshape(target.shape)
+
+
+def fill_with(x: Tensor, name: str, draw) -> Tensor:
+    """Overwrite x with draw(n, dtype name); unrecorded."""
+    if x.sig.device is not META and x.sig.numel:
+        if x.sig.dtype.kind == "c":
+            x = as_real(x)
+        write(x, draw(x.sig.numel, x.sig.dtype.name))
+    return x
+
+
+def as_real(x: Tensor) -> Tensor:
+    """The parts of complex elements as a last dimension, over the same memory."""
+    sig = x.sig
+    real = signature(sig.dtype.to_real(), (*sig.shape, 2), (*(2 * s for s in sig.strides), 1))
+    return make(real, x.mem, x.ptr)
+
+
+def overwrite(x: Tensor, name: str, draw) -> Tensor:
+    """An in-place random method: checked, drawn, counted and recorded."""
+    check_writable(x, name)
+    fill_with(x, name, draw)
+    changed(x)
+    if modes.grad and x.node is not None:
+        node = new_node(Erased(f"{name.rstrip('_').title()}Backward0"), (edge_of(x),), (),
+                        (x.sig,))
+        inplace.replace_history(x, node)
+    return x
+
+
+def _need(name: str, x: Tensor, kinds: str) -> None:
+    if x.sig.dtype.kind not in kinds:
+        raise NotImplementedError(f'"{name}" not implemented for \'{x.sig.dtype}\'')
+
+
+def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
+    """Fill with uniform numbers of [from, to)."""
+    low, high = named.pop("from", from_), to
+    _no_more("uniform_", named)
+    _need("check_uniform_bounds", self, "fc")
+    limit = dt.finfo(self.sig.dtype).max
+    for role, bound in (("from", low), ("to", high)):
+        if not -limit <= bound <= limit:
+            raise RuntimeError(f"{role} is out of bounds for {self.sig.dtype}")
+    if low > high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > "
+                           f"to={high}")
+    rng = twister_of(generator)
+    return overwrite(self, "uniform_", lambda n, d: streams.uniform(rng, n, d, low, high))
+
+
+def _no_more(name: str, named: dict) -> None:
+    if named:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+
+
+def normal_(self, mean=0.0, std=1.0, *, generator=None):
+    """Fill with normal numbers."""
+    _need("normal_kernel_cpu", self, "fc")
+    if not std >= 0:
+        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+    rng = twister_of(generator)
+    return overwrite(self, "normal_", lambda n, d: _normals(self, rng, n, d, mean, std))
+
+
+def _normals(x: Tensor, rng, n, d, mean, std):
+    dense = x.sig.contiguous
+    if x.sig.dtype.kind == "c":
+        # The variance is shared by the parts; the mean belongs to the real one.
+        values = streams.normal(rng, n, d, 0.0, std / math.sqrt(2), contiguous=dense)
+        values = values.reshape(-1, 2) + np.array([mean.real, mean.imag], values.dtype)
+        return values.reshape(-1)
+    return streams.normal(rng, n, d, mean, std, contiguous=dense)
+
+
+def random_(self, *args, generator=None, **named):
+    """Fill with integers of [from, to), or from 0 to the largest the dtype holds exactly."""
+    given = list(args)
+    low = named.pop("from", given.pop(0) if len(given) > 1 else None)
+    high = named.pop("to", given.pop(0) if given else None)
+    _no_more("random_", named)
+    _need("random_", self, "biuf")
+    rng = twister_of(generator)
+    if low is None and high is None:
+        return overwrite(self, "random_", lambda n, d: streams.random(rng, n, d))
+    low = 0 if low is None else low
+    _check_bounds("random_", low, high, self.sig.dtype)
+    return overwrite(self, "random_", lambda n, d: streams.integers(rng, n, d, low, high))
+
+
+def _check_bounds(name: str, low, high, dtype: dt.dtype) -> None:
+    if high is not None and low >= high:
+        raise RuntimeError(f"{name} expects 'from' to be less than 'to', but got from={low} >= "
+                           f"to={high}")
+    if dtype.kind in "biu":
+        least, most = (0, 1) if dtype.kind == "b" else (dt.iinfo(dtype).min, dt.iinfo(dtype).max)
+        for role, bound in (("from", low), ("to - 1", low if high is None else high - 1)):
+            if not least <= bound <= most:
+                raise RuntimeError(f"{role} is out of bounds for {dtype.name}")
+
+
+def exponential_(self, lambd=1, *, generator=None):
+    """Fill with exponential numbers of this rate."""
+    _need("exponential_kernel", self, "f")
+    rng = twister_of(generator)
+    return overwrite(self, "exponential_", lambda n, d: streams.exponential(rng, n, d, lambd))
+
+
+def geometric_(self, p, *, generator=None):
+    """Fill with the number of trials it takes to succeed once."""
+    _need("geometric_cpu", self, "iuf")
+    rng = twister_of(generator)
+    return overwrite(self, "geometric_", lambda n, d: streams.geometric(rng, n, d, p))
+
+
+def cauchy_(self, median=0, sigma=1, *, generator=None):
+    """Fill with Cauchy numbers."""
+    _need("cauchy_cpu", self, "f")
+    rng = twister_of(generator)
+    return overwrite(self, "cauchy_", lambda n, d: streams.cauchy(rng, n, d, median, sigma))
+
+
+def log_normal_(self, mean=1, std=2, *, generator=None):
+    """Fill with exp of normal numbers."""
+    _need("log_normal_cpu", self, "f")
+    rng = twister_of(generator)
+    return overwrite(self, "log_normal_", lambda n, d: streams.log_normal(rng, n, d, mean, std))
+
+
+def bernoulli_(self, p=0.5, *, generator=None):
+    """Fill with 1 with probability p, a number or a tensor, else 0."""
+    rng = twister_of(generator)
+    if isinstance(p, Tensor):
+        chances = np.broadcast_to(engine.to_array(p.detach()), self.sig.shape)
+        return overwrite(self, "bernoulli_", lambda n, d: streams.bernoulli_each(
+            rng, _in_fill_order(self, chances), d))
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    return overwrite(self, "bernoulli_", lambda n, d: streams.bernoulli(rng, n, d, p))
+
+
+def _in_fill_order(x: Tensor, array: np.ndarray) -> np.ndarray:
+    if x.sig.contiguous:
+        return array
+    return array.transpose(streams.fill_order(x.sig.shape, x.sig.strides))
+
+
+METHODS = {f.__name__: f for f in (uniform_, normal_, random_, exponential_, geometric_, cauchy_,
+                                   log_normal_, bernoulli_)}
+
+
+# -- new tensors -----------------------------------------------------------------------------------------
+
+
+def new_random(name: str, shape, draw, out, dtype, layout, device, pin_memory, requires_grad,
+               strides=None) -> Tensor:
+    """A new tensor of drawn numbers, with the options every such function has."""
+    x = empty(signature(dtype, shape, strides, resolve(device)))
+    if out is not None:
+        if out.sig.shape != tuple(shape):
+            engine.resize(out, shape)
+        fill_with(out, name, draw)
+        changed(out)
+        return out
+    return create.finish(name, fill_with(x, name, draw), layout, pin_memory, requires_grad)
+
+
+def _float_dtype(name: str, dtype, out) -> dt.dtype:
+    found = create.out_dtype(name, dtype, out)
+    if found.kind not in "fc":
+        raise NotImplementedError(f'"{name}" not implemented for \'{found}\'')
+    return found
+
+
+def rand(*size, generator=None, out=None, dtype=None, layout=None, device=None, pin_memory=False,
+         requires_grad=False, **named):
+    """Uniform numbers of [0, 1)."""
+    shape = create.sizes("rand", create._given_size("rand", size, named))
+    kind, rng = _float_dtype("rand", dtype, out), twister_of(generator)
+    return new_random("rand", shape, lambda n, d: streams.uniform(rng, n, d), out, kind, layout,
+                      device, pin_memory, requires_grad)
+
+
+def randn(*size, generator=None, out=None, dtype=None, layout=None, device=None, pin_memory=False,
+          requires_grad=False, **named):
+    """Standard normal numbers."""
+    shape = create.sizes("randn", create._given_size("randn", size, named))
+    kind, rng = _float_dtype("randn", dtype, out), twister_of(generator)
+    return new_random("randn", shape, _standard(kind, rng), out, kind, layout, device, pin_memory,
+                      requires_grad)
+
+
+def _standard(kind: dt.dtype, rng, dense: bool = True):
+    """Standard normal numbers of a dtype; complex ones have variance 1 in all."""
+    std = 1.0 if kind.kind == "f" else math.sqrt(0.5)
+    return lambda n, d: streams.normal(rng, n, d, 0.0, std, contiguous=dense)
+
+
+def randint(*args, generator=None, out=None, dtype=None, layout=None, device=None,
+            pin_memory=False, requires_grad=False, **named):
+    """Integers of [low, high), low being 0 unless given: randint([low,] high, size)."""
+    low, high, shape = _integer_arguments("randint", args, named)
+    kind, rng = create.out_dtype("randint", dtype, out, dt.int64), twister_of(generator)
+    _check_range("randint", low, high, kind)
+    return new_random("randint", shape, lambda n, d: streams.integers(rng, n, d, low, high), out,
+                      kind, layout, device, pin_memory, requires_grad)
+
+
+def _check_range(name: str, low: int, high: int, kind: dt.dtype) -> None:
+    if kind.kind == "c":
+        raise NotImplementedError(f'"{name}" not implemented for \'{kind}\'')
+    _check_bounds("random_", low, high, kind)
+
+
+def _integer_arguments(name: str, args: tuple, named: dict):
+    """low, high and the shape, however they were given."""
+    given = list(args)
+    size = named.pop("size", None)
+    if size is None:
+        if not given or not isinstance(given[-1], (tuple, list)):
+            raise TypeError(f"{name}() received an invalid combination of arguments: expected "
+                            "(int high, tuple size) or (int low, int high, tuple size)")
+        size = given.pop()
+    low, high = _bounds(name, given, named)
+    return low, high, create.sizes(name, (size,))
+
+
+def _bounds(name: str, given: list, named: dict) -> tuple[int, int]:
+    low = named.pop("low", None)
+    if low is None and len(given) > 1:
+        low = given.pop(0)
+    if low is None and given and "high" in named:
+        low = given.pop(0)
+    high = named.pop("high", None)
+    if high is None:
+        if not given:
+            raise TypeError(f'{name}() missing 1 required positional arguments: "high"')
+        high = given.pop(0)
+    if given:
+        raise TypeError(f"{name}() received too many positional arguments")
+    _no_more(name, named)
+    return _integer(name, 0 if low is None else low), _integer(name, high)
+
+
+def _integer(name: str, value) -> int:
+    value = create.number(value)
+    if isinstance(value, float):
+        raise TypeError(f"{name}() received an invalid combination of arguments: bounds must be "
+                        f"int, not {value}")
+    return int(value)
+
+
+def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=None,
+             pin_memory=False, requires_grad=False):
+    """The integers from 0 to n - 1 in random order."""
+    n = create.number(n)
+    if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
+        raise TypeError(f"randperm(): argument 'n' (position 1) must be int, not "
+                        f"{type(n).__name__}")
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    kind = create.out_dtype("randperm", dtype, out, dt.int64)
+    if kind.kind in "bc":
+        raise NotImplementedError(f'"randperm" not implemented for \'{kind}\'')
+    limit = 2 ** streams.NUMBERS[kind.name].digits if kind.kind == "f" else dt.iinfo(kind).max
+    if n > limit:
+        raise RuntimeError(f"n is too large for result tensor type: '{kind}'")
+    rng = twister_of(generator)
+    return new_random("randperm", (int(n),), lambda n, d: streams.permutation(rng, n, d), out,
+                      kind, layout, device, pin_memory, requires_grad)
+
+
+# -- like another tensor ---------------------------------------------------------------------------------
+
+
+def _random_like(name: str, kinds: str, drawing):
+    def create_like(input, *, generator=None, dtype=None, layout=None, device=None,
+                    pin_memory=False, requires_grad=False, memory_format=None):
+        sig = create.like_signature(name, input, dtype, device, memory_format)
+        if sig.dtype.kind not in kinds:
+            raise NotImplementedError(f'"{name}" not implemented for \'{sig.dtype}\'')
+        draw = drawing(sig, twister_of(generator))
+        return new_random(name, sig.shape, draw, None, sig.dtype, layout, sig.device, pin_memory,
+                          requires_grad, sig.strides)
+
+    create_like.__name__ = create_like.__qualname__ = name
+    create_like.__doc__ = f"Random numbers in a new tensor like `input` ({name})."
+    return create_like
+
+
+rand_like = _random_like("rand_like", "fc",
+                         lambda sig, rng: lambda n, d: streams.uniform(rng, n, d))
+randn_like = _random_like("randn_like", "fc",
+                          lambda sig, rng: _standard(sig.dtype, rng, sig.contiguous))
+
+
+def randint_like(input, *args, generator=None, dtype=None, layout=None, device=None,
+                 pin_memory=False, requires_grad=False, memory_format=None, **named):
+    """Integers of [low, high) in a new tensor like `input`: randint_like(input, [low,] high)."""
+    low, high = _bounds("randint_like", list(args), named)
+    sig = create.like_signature("randint_like", input, dtype, device, memory_format)
+    _check_range("randint_like", low, high, sig.dtype)
+    rng = twister_of(generator)
+    return new_random("randint_like", sig.shape,
+                      lambda n, d: streams.integers(rng, n, d, low, high), None, sig.dtype, layout,
+                      sig.device, pin_memory, requires_grad, sig.strides)
+
+
+# -- distributions given by tensors ----------------------------------------------------------------------
+
+
+def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None) -> Tensor:
+    """A result whose gradient with respect to its sources is zero."""
+    x = convert.copied(values, dtype)
+    if out is not None:
+        return inplace.write_out(name, x, sources, out)
+    tensors = [s for s in sources if isinstance(s, Tensor)]
+    if modes.grad and dtype.kind == "f" and any(t.node is not None for t in tensors):
+        parents = tuple(edge_of(t) if t.node is not None else None for t in tensors)
+        x.node = new_node(Erased(f"{name.title()}Backward0", [t.sig for t in tensors]), parents,
+                          (), (x.sig,))
+    return x
+
+
+def on_meta(*sources) -> bool:
+    return any(isinstance(s, Tensor) and s.sig.device is META for s in sources)
+
+
+def normal(mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, layout=None,
+           device=None, pin_memory=False, requires_grad=False):
+    """Normal numbers around a mean, a number or a tensor, with a deviation, likewise."""
+    rng = twister_of(generator)
+    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
+        if size is None:
+            raise TypeError("normal() received an invalid combination of arguments: with numbers "
+                            "for mean and std, a size is needed")
+        if not std >= 0:
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+        kind = _float_dtype("normal", dtype, out)
+        shape = create.sizes("normal", (size,))
+        return new_random("normal", shape, lambda n, d: streams.normal(rng, n, d, mean, std), out,
+                          kind, layout, device, pin_memory, requires_grad)
+    return _normal_around(mean, std, rng, out)
+
+
+def _normal_around(mean, std, rng, out) -> Tensor:
+    tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
+    for t in tensors:
+        if t.sig.dtype.kind not in "fc":
+            raise RuntimeError(f"normal: expects a floating point tensor, got {t.sig.dtype}")
+    if isinstance(std, Tensor) and std.sig.dtype.kind == "c":
+        raise RuntimeError("normal expects standard deviation to be non-complex")
+    kind = tensors[0].sig.dtype if len(tensors) == 1 else dt.promote(*(t.sig.dtype for t in tensors))
+    shape = sh.broadcast("normal", *(tuple(t.sig.shape) for t in tensors))
+    if on_meta(*tensors):
+        return empty(signature(kind, shape, None, META))
+    carrier = streams.NUMBERS[kind.name].kind
+    mean, std = (engine.to_array(v.detach()).astype(carrier) if isinstance(v, Tensor) else v
+                 for v in (mean, std))
+    values = streams.normal_around(rng, mean, std, kind.name)
+    return drawn("normal", values.reshape(shape), kind, tensors, out)
+
+
+def bernoulli(input, p=None, *, generator=None, out=None):
+    """1 with the probability that each element gives, or p, else 0."""
+    _tensor("bernoulli", input)
+    rng, kind = twister_of(generator), input.sig.dtype
+    if p is not None:
+        x = empty(create.like_signature("bernoulli", input, None, None, None))
+        return bernoulli_(x, p, generator=generator)
+    if kind.kind != "f":
+        raise NotImplementedError(f'"bernoulli_tensor_cpu_p_" not implemented for \'{kind}\'')
+    if on_meta(input):
+        return empty(input.sig)
+    values = streams.bernoulli_each(rng, engine.to_array(input.detach()), kind.name)
+    return drawn("bernoulli", values.reshape(input.sig.shape), kind, (input,), out)
+
+
+def _tensor(name: str, x) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not "
+                        f"{type(x).__name__}")
+
+
+def poisson(input, generator=None):
+    """A Poisson number for each rate."""
+    _tensor("poisson", input)
+    kind = input.sig.dtype
+    if kind.kind != "f":
+        raise NotImplementedError(f'"poisson_cpu" not implemented for \'{kind}\'')
+    if on_meta(input):
+        return empty(input.sig)
+    values = rejection.poisson(twister_of(generator), engine.to_array(input.detach()), kind.name)
+    return drawn("poisson", values.reshape(input.sig.shape), kind, (input,))
+
+
+def binomial(count, prob, generator=None):
+    """A binomial number for each count and probability."""
+    for t in (count, prob):
+        _tensor("binomial", t)
+        if t.sig.dtype.kind != "f":
+            raise ValueError(f"binomial only supports floating-point dtypes for count and prob, got "
+                             f"{t.sig.dtype}")
+    kind = count.sig.dtype
+    counts, chances = np.broadcast_arrays(engine.to_array(count.detach()),
+                                          engine.to_array(prob.detach()))
+    values = rejection.binomial(twister_of(generator), counts, chances, kind.name)
+    return drawn("binomial", values.reshape(counts.shape), kind, (count, prob))
+
+
+def multinomial(input, num_samples, replacement=False, *, generator=None, out=None):
+    """Numbers of categories, drawn by weight, for a vector or for each row of weights."""
+    _tensor("multinomial", input)
+    sig = input.sig
+    if sig.rank not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if sig.dtype.kind != "f":
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: "
+                           f"{sig.dtype}")
+    n, categories = num_samples, sig.shape[-1]
+    if n <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and n > categories:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    shape = (n,) if sig.rank == 1 else (sig.shape[0], n)
+    if sig.device is META:
+        return empty(signature(dt.int64, shape, None, META))
+    values = rejection.multinomial(twister_of(generator), engine.to_array(input.detach()), n,
+                                   replacement, sig.dtype.name)
+    return drawn("multinomial", np.asarray(values).reshape(shape), dt.int64, (), out)
+
+
+# -- for layers ------------------------------------------------------------------------------------------
+
+
+def keep_mask(shape, keep: float, dtype: dt.dtype, generator=None) -> Tensor:
+    """1 with probability `keep`, else 0: the mask that dropout draws."""
+    rng = twister_of(generator)
+    x = empty(signature(dtype, tuple(shape)))
+    return fill_with(x, "dropout", lambda n, d: streams.bernoulli(rng, n, d, keep))
+
+
+def rrelu_noise(x: Tensor, lower: float, upper: float, generator=None) -> Tensor:
+    """The slopes that rrelu draws while training: random where x is not positive, elsewhere 1."""
+    array = engine.to_array(x.detach())
+    _, noise = streams.rrelu(twister_of(generator), array, lower, upper, x.sig.dtype.name)
+    return convert.copied(noise, x.sig.dtype)
+
+
+engine.keep_mask = keep_mask
+engine.rrelu_noise = rrelu_noise
+
+
+def install() -> None:
+    for name, method in METHODS.items():
+        setattr(Tensor, name, method)
+    Tensor.bernoulli, Tensor.multinomial = bernoulli, multinomial
+

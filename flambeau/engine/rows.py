@@ -1,0 +1,113 @@
+"""Runs row programs: plans by signature, one kernel each; nothing is recorded for gradients."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from ..core import dtype as dt
+from ..core import expr as ex
+from ..core import shape as sh
+from ..core.device import META
+from ..core.kernel import Kernel, Operand, Store
+from ..core.rows import Program, Result, Rows, each, once
+from ..devices.cpu.compile import compile_kernel
+from .eager import engine, new_table
+from .layout import reduction_walk
+from .modes import modes
+from .reduce import MANY, lanes_of
+from .tensor import Signature, empty, signature
+
+_plans = new_table()
+
+
+def run(program: Program, tensors, dims: tuple[int, ...], numbers: dict):
+    """The result of a row program over the dimensions `dims`, or the tuple of its results."""
+    sigs = tuple([None if t is None else t.sig for t in tensors])
+    key = (program, sigs, dims, *[float if type(v) is float else v for v in numbers.values()])
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = _plan(program, sigs, dims, numbers)
+    results, code, last, count, _ = plan
+    outs = [empty(sig) for sig in results]
+    if code is not None:
+        first, *others = [t.ptr for t in tensors if t is not None]
+        code(*[o.ptr for o in outs], *others, first, count,
+             *[v for v in numbers.values() if type(v) is float], last)
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+Program.run = staticmethod(run)
+
+
+@lru_cache(maxsize=4096)
+def _recorded(program: Program, dtypes, numbers, axis: int, outs: int, wide: bool):
+    """Results, stages and parameters; operand numbers count results first, the first tensor last."""
+    compute = next((d for d in dtypes if d is not None and d.kind == "f"), dt.float32).compute
+    present = [i for i, d in enumerate(dtypes) if d is not None]
+    numbering = dict(zip([*present[1:], present[0]], range(outs, outs + len(present)), strict=True))
+    elements = [None if d is None else _element(numbering[i], d, compute)
+                for i, d in enumerate(dtypes)]
+    params, values = [compute], {}
+    for name, given in numbers:
+        if given is float:
+            values[name] = ex.param(len(params), compute)
+            params.append(compute)
+        else:
+            values[name] = given[0]
+    rows = Rows(axis, ex.param(0, compute), wide)
+    found = program.body(rows, *elements, **values)
+    return (found,) if isinstance(found, Result) else tuple(found), rows.stages, tuple(params)
+
+
+def _element(operand: int, d: dt.dtype, compute: dt.dtype) -> ex.Expr:
+    leaf = ex.input(operand, d.compute)
+    return ex.cast(leaf, compute) if d.kind == "f" else leaf
+
+
+def _plan(program: Program, sigs, dims, numbers: dict):
+    """(signatures of results, machine code, last argument, count, walk)."""
+    first: Signature = sigs[0]
+    shape = first.shape
+    kept = tuple(d for d in range(first.rank) if d not in dims)
+    count, narrow = prod(shape[d] for d in dims), tuple(shape[d] for d in kept)
+    keyed = tuple((k, float if type(v) is float else (v,)) for k, v in numbers.items())
+    dtypes = tuple(None if s is None else s.dtype for s in sigs)
+    wide = count >= MANY
+    found, *_ = _recorded(program, dtypes, keyed, 0, 0, wide)
+    layout = tuple(first.strides) if sh.is_dense(shape, first.strides) else None
+    outs = [signature(r.dtype or first.dtype, shape if r.kind == each else narrow,
+                      layout if r.kind == each else None, first.device) for r in found]
+    if first.device is META or not prod(narrow) or not any(s.numel for s in outs):
+        return outs, None, 0, 0.0, None
+    present = [(s, kind) for s, kind in zip(sigs, program.tensors.values(), strict=True)
+               if s is not None]
+    operands = [*zip(outs, (r.kind for r in found), strict=True), *present[1:], present[0]]
+    strides = [_spread(program, s, kind, shape, kept, dims) for s, kind in operands]
+    walk = reduction_walk(shape, dims, strides, [s.dtype.itemsize for s, _ in operands])
+    found, stages, params = _recorded(program, dtypes, keyed, walk.kept, len(outs), wide)
+    stores = {kind: tuple(Store(k, ex.cast(r.value, outs[k].dtype.compute))
+                          for k, r in enumerate(found) if r.kind == kind) for kind in (once, each)}
+    stages = (*stages, *((stage, stores[kind]) for kind, stage in ((once, "row"), (each, "map"))
+                         if stores[kind]))
+    kernel = Kernel(tuple(Operand(s.dtype, step, k < len(outs)) for k, ((s, _), step) in enumerate(
+        zip(operands, walk.steps, strict=True))), params, walk.kept, walk.reduced, lanes_of(walk),
+        stages)
+    return outs, compile_kernel(kernel), walk.last, float(count), walk
+
+
+def _spread(program: Program, sig: Signature, kind: str, shape, kept, dims) -> tuple[int, ...]:
+    """A tensor's strides over the whole shape: 0 where it repeats."""
+    if kind == each:
+        return sh.expand_strides(sig.shape, sig.strides, shape)
+    places = kept if kind == once else dims
+    if sig.shape != tuple(shape[d] for d in places):
+        raise RuntimeError(f"{program.name}: a tensor of shape {tuple(sig.shape)} does not lie over "
+                           f"the dimensions {places} of {tuple(shape)}")
+    strides = [0] * len(shape)
+    for d, stride in zip(places, sig.strides, strict=True):
+        strides[d] = stride
+    return tuple(strides)
+
+
+engine.recording = lambda: modes.grad

@@ -1,0 +1,10 @@
+"""Windows: the functions of `torch.signal.windows`, collected from the registry."""
+
+from __future__ import annotations
+
+from ...assemble import functions
+
+_PREFIX = "signal.windows."
+globals().update({key.removeprefix(_PREFIX): function for key, function in functions.items()
+                  if key.startswith(_PREFIX)})
+__all__ = sorted(key.removeprefix(_PREFIX) for key in functions if key.startswith(_PREFIX))
