@@ -7,6 +7,8 @@
 tensor([2., 2., 2.])
 """
 
+from math import e, inf, nan, pi
+
 from . import assemble as _assemble
 from . import lazy as _lazy
 from .core import dtype as _dtype
@@ -43,6 +45,14 @@ from .engine.generator import (
     seed,
     set_rng_state,
 )
+from .engine.grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 from .engine.moves import clone
 from .engine.random import (
     bernoulli,
@@ -59,9 +69,46 @@ from .engine.random import (
     randperm,
 )
 from .engine.sequence import arange, linspace, logspace, range
+from .engine.settings import (
+    are_deterministic_algorithms_enabled,
+    can_cast,
+    get_default_device,
+    get_default_dtype,
+    get_deterministic_debug_mode,
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    get_num_threads,
+    is_complex,
+    is_conj,
+    is_deterministic_algorithms_warn_only_enabled,
+    is_floating_point,
+    is_inference,
+    is_neg,
+    is_nonzero,
+    is_same_size,
+    is_signed,
+    is_tensor,
+    is_warn_always_enabled,
+    numel,
+    promote_types,
+    result_type,
+    set_default_device,
+    set_default_dtype,
+    set_default_tensor_type,
+    set_deterministic_debug_mode,
+    set_float32_matmul_precision,
+    set_flush_denormal,
+    set_num_interop_threads,
+    set_num_threads,
+    set_printoptions,
+    set_warn_always,
+    typename,
+    use_deterministic_algorithms,
+)
 from .engine.tensor import Size, Tensor
 
 __version__ = "0.1.0"
+newaxis = None
 
 _assemble.install()
 
@@ -74,5 +121,6 @@ _names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMAT
 _names.update(_dtype.ALIASES)
 
 __getattr__, __dir__ = _lazy.subpackages(__name__, (
-    "autograd", "datasets", "distributions", "linalg", "nn", "optim", "random", "special", "utils",
+    "autograd", "datasets", "distributions", "fft", "linalg", "nn", "optim", "random", "signal",
+    "special", "utils",
 ))

@@ -9,7 +9,19 @@ from . import ops as declarations
 from .core import dtype as dt
 from .core import shape as sh
 from .core.device import resolve
-from .engine import convert, create, indexing, inplace, join, moves, protocol, random, results, sequence
+from .engine import (
+    convert,
+    create,
+    indexing,
+    inplace,
+    join,
+    moves,
+    protocol,
+    random,
+    restride,
+    results,
+    sequence,
+)
 from .engine.dispatch import plug
 from .engine.eager import engine, operator_forms
 from .engine.modes import modes
@@ -29,7 +41,8 @@ ALIASES = {
     "concatenate": "cat", "divide": "div", "fix": "trunc", "greater": "gt", "greater_equal": "ge",
     "less": "lt", "less_equal": "le", "moveaxis": "movedim", "multiply": "mul", "negative": "neg",
     "not_equal": "ne", "subtract": "sub", "swapaxes": "transpose", "swapdims": "transpose",
-    "row_stack": "vstack", "ger": "outer", "special.expit": "sigmoid", "special.exp2": "exp2",
+    "row_stack": "vstack", "ger": "outer", "linalg.matmul": "matmul",
+    "linalg.matrix_power": "matrix_power", "linalg.matrix_exp": "matrix_exp", "special.expit": "sigmoid", "special.exp2": "exp2",
     "special.digamma": "digamma", "special.erf": "erf", "special.erfc": "erfc",
     "special.erfinv": "erfinv", "special.expm1": "expm1", "special.gammainc": "igamma",
     "special.gammaincc": "igammac", "special.gammaln": "lgamma", "special.i0": "i0",
@@ -240,7 +253,7 @@ engine.copy_into = inplace.copy_into
 engine.overwrite = inplace.overwrite
 engine.add = registry["add"].run
 engine.divide = registry["true_divide"].run
-for _name in ("narrow", "real", "select", "transpose", "unbind", "view"):
+for _name in ("floor_divide", "narrow", "real", "remainder", "select", "transpose", "unbind", "view"):
     setattr(engine, _name, registry[_name].run)
 engine.view_dtype = engine.view
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from typing import NamedTuple
 
 from ..engine.eager import engine
 from ..engine.modes import modes
-from ..engine.node import AccumulateGrad, Edge, Handle, Node
+from ..engine.node import AccumulateGrad, Edge, Handle, Node, Walk
 from ..engine.tensor import LEAF, Tensor
 
 
@@ -97,21 +98,22 @@ def register_multi_grad_hook(tensors, fn, *, mode="all"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     lock = threading.Lock()
     if mode == "any":
-        return _MultiHandle(t.register_hook(_first_only(fn, lock)) for t in tensors)
+        hook = _first_only(fn, lock)
+        return _MultiHandle([t.register_hook(hook) for t in tensors])
     pending = _Gathered(tensors, fn, lock)
-    return _MultiHandle(t.register_hook(pending.hook(k)) for k, t in enumerate(tensors))
+    return _MultiHandle([t.register_hook(pending.hook(k)) for k, t in enumerate(tensors)])
 
 
 def _first_only(fn, lock):
-    seen: dict = {}
+    last: list = [None]
 
     def hook(grad):
         with lock:
-            walk = modes.walk if hasattr(modes, "walk") else None
-            if seen.get("walk", lock) is walk and walk is not None:
-                return
-            seen["walk"] = walk
-        fn(grad)
+            walk = Walk.current
+            first = last[0] is None or last[0]() is not walk
+            last[0] = weakref.ref(walk)
+        if first:
+            fn(grad)
 
     return hook
 
@@ -121,18 +123,44 @@ class _Gathered:
 
     def __init__(self, tensors, fn, lock):
         self.tensors, self.fn, self.lock = list(tensors), fn, lock
-        self.grads: dict = {}
+        self.walk, self.grads, self.expected = None, {}, 0
 
     def hook(self, place):
         def gather(grad):
             with self.lock:
+                self._begin(Walk.current)
                 self.grads[place] = grad
-                complete = len(self.grads) == len(self.tensors)
-                if complete:
-                    grads, self.grads = self.grads, {}
+                complete = len(self.grads) == self.expected
+                grads = self.grads
             if complete:
                 self.fn([grads.get(k) for k in range(len(self.tensors))])
         return gather
+
+    def _begin(self, walk) -> None:
+        """The first gradient of a walk: find out how many will come."""
+        if self.walk is not None and self.walk() is walk:
+            return
+        self.walk, self.grads = weakref.ref(walk), {}
+        reached = _reached(walk.roots)
+        self.expected = sum(1 for t in self.tensors if id(edge_of_step(t)) in reached)
+
+
+def edge_of_step(tensor):
+    """The step that made a tensor, or a leaf itself."""
+    return tensor if tensor.node is LEAF else tensor.grad_fn
+
+
+def _reached(roots) -> set[int]:
+    """Everything that a walk back from these edges comes through."""
+    seen, stack = set(), list(roots)
+    while stack:
+        step = stack.pop()
+        step = step.node if type(step) is Edge else step
+        if step is None or id(step) in seen:
+            continue
+        seen.add(id(step))
+        stack.extend(getattr(step, "parents", ()) if isinstance(step, Node) else ())
+    return seen
 
 
 def increment_version(tensor):

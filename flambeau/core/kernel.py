@@ -39,12 +39,14 @@ class Fold:
     """States, how an element moves them, and how two partial results merge.
 
     In `step` the leaves state0, state1 ... are the states so far; in `merge` state0..n-1 are
-    those of one part and state n..2n-1 those of the other.
+    those of one part and state n..2n-1 those of the other. `running` stores the states at each
+    place, as they are after its step: a scan, which goes place by place and never merges.
     """
 
     start: tuple[Expr, ...]
     step: tuple[Expr, ...]
     merge: tuple[Expr, ...]
+    running: tuple[Store, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,11 @@ def listing(kernel: Kernel) -> str:
             for role in ("start", "step", "merge"):
                 shown = [_name(e, names, lines) for e in getattr(payload, role)]
                 lines.append(f"  {role} {', '.join(shown)}")
-        else:
-            for store in payload:
-                at = ("" if store.coordinates is None else
-                      f"[{', '.join(_name(c, names, lines) for c in store.coordinates)}]")
-                verb = store.combine or "="
-                lines.append(f"  out{store.operand}{at} {verb} {_name(store.value, names, lines)}")
+        for store in payload.running if kind == "fold" else payload:
+            at = ("" if store.coordinates is None else
+                  f"[{', '.join(_name(c, names, lines) for c in store.coordinates)}]")
+            verb = store.combine or "="
+            lines.append(f"  out{store.operand}{at} {verb} {_name(store.value, names, lines)}")
     return "\n".join(lines)
 
 
@@ -135,6 +136,8 @@ def verify(kernel: Kernel) -> None:
             if not len(payload.start) == len(payload.step) == len(payload.merge):
                 raise ValueError("a fold has as many starts and merges as steps")
             states += len(payload.start)
+            if payload.running and kernel.lanes == "reduced":
+                raise ValueError("a scan has no lanes along the loop it runs in")
             continue
         for store in payload:  # type: ignore[attr-defined]
             if not kernel.operands[store.operand].written:

@@ -14,6 +14,7 @@ from ..core import expr as ex
 from ..core.expr import Expr
 from ..core.kernel import Fold, Kernel, Store, stage_exprs
 from . import complexlib, mathlib
+from .libm import LIBM
 
 #              dtype          in registers  in memory
 _REGISTER = {
@@ -33,13 +34,6 @@ _INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", 
 _FLOAT_COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 _INT_COMPARE = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
 _INTRINSICS = {"sqrt": 1, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "copysign": 2, "fma": 3}
-#: names of the C library's functions, called one lane at a time
-LIBM = {
-    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1, "sin": 1,
-    "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1,
-    "asinh": 1, "acosh": 1, "atanh": 1, "erf": 1, "erfc": 1, "lgamma": 1, "pow": 2, "atan2": 2,
-    "fmod": 2, "hypot": 2, "nextafter": 2,
-}
 
 
 def of_type(name: str, width: int) -> str:
@@ -302,7 +296,9 @@ class Lowering:
 
         def nest(axis, at, states):
             if axis == kernel.kept + kernel.reduced:
-                return self._step(fold, at, states)
+                stepped = self._step(fold, at, states)
+                self._store_running(fold, at, stepped)
+                return stepped
             flat = _flatten(shapes, states)
             out = self.w.loop("0", self.sizes[axis], "1", flat, lambda i, values: [
                 v for _, v in _flatten(shapes, nest(axis + 1, self._below(at, axis, i),
@@ -310,6 +306,14 @@ class Lowering:
             return _regroup(shapes, out)
 
         return nest(kernel.kept, place, self._start(fold, place, place.width))
+
+    def _store_running(self, fold: Fold, at: Place, states) -> None:
+        """Store the states of a scan at this place."""
+        if fold.running:
+            here = Place(at.width, at.pointers, at.index, at.lane_axis, at.steps, at.strides)
+            for k, value in enumerate(states):
+                here.memo[ex.make("state", (), k, fold.start[k].dtype)] = value
+            self._stores(fold.running, here)
 
     def _fold_lanes(self, fold: Fold, place: Place):
         """Wide states along the innermost reduced loop, then lanes merged pairwise."""

@@ -15,17 +15,18 @@ from .tensor import LEAF, Tensor, empty, make
 def run_backward(tensors, gradients, retain: bool, create: bool, wanted=None):
     """Walk back from tensors with gradients; returns the Walk."""
     walk = Walk(_Ops, retain, create, wanted)
-    roots = [edge_of(t) for t in tensors]
+    roots = walk.roots = [edge_of(t) for t in tensors]
     if wanted is not None:
         walk.restrict(roots)
     before, modes.grad = modes.grad, create
+    outer, Walk.current = Walk.current, walk
     try:
         for root, g in zip(roots, gradients, strict=True):
             walk.give(root, g)
         del gradients
         walk.run()
     finally:
-        modes.grad = before
+        modes.grad, Walk.current = before, outer
     return walk
 
 

@@ -16,6 +16,7 @@ from .eager import engine, intercepted, plug_pointwise, same_place
 from .formula import (
     NUMPY_NAMES, SYNONYMS, bind, flat, record, tensors_of, wants_gradient,
 )
+from .indexed import indexed_front
 from .modes import modes
 from .product import FRONTS
 from .reduce import reduction_front

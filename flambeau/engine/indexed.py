@@ -1,301 +1,157 @@
-"""Reading and writing at places that are computed: kernels with computed loads and stores.
-
-A Selection says, for each place of a loop, which element of a tensor is meant: along some
-dimensions the loop itself steps, along others an index says where. `read` takes those elements,
-`written` gives a copy of the tensor with them replaced, added to or otherwise joined, `write` does
-so in place. Each is the other's gradient. Indices are checked before anything runs.
-"""
+"""Declared indexed ops: out[i...] = x[f(i...)], and the scatter-add that is their transpose."""
 
 from __future__ import annotations
 
-from array import array
-from math import prod
-
 from ..core import dtype as dt
 from ..core import expr as ex
-from ..core import shape as sh
 from ..core.device import META
-from ..core.kernel import Fold, Kernel, Operand, Store
-from ..devices.cpu.compile import compile_kernel
-from .eager import changed, check_writable, engine, new_table, overlaps
-from .inplace import replace_history
-from .modes import modes
-from .node import edge_of, new_node
+from ..core.kernel import Store
+from ..ops.declare import Indexed
+from .access import Part, Program
+from .eager import engine, intercepted, new_table
+from .formula import bind
+from .pointwise import backward_name
 from .tensor import Signature, Tensor, empty, signature
-from .views import Step, recorded
-
-# -- kernels ---------------------------------------------------------------------------------------
-
-
-class Part:
-    """An operand: how it steps through the loops, and the strides of its computed coordinates."""
+from .views import recorded
+
+
+class Reader:
+    """What the body of an indexed op reads: elements at coordinates, and sizes."""
+
+    def __init__(self, sig: Signature, params: list):
+        self.sig, self.rank, self._params = sig, sig.rank, params
+
+    def __getitem__(self, coordinates):
+        return ex.load(1, coordinates, self.sig.dtype.compute)
+
+    def size(self, d: int) -> ex.Expr:
+        return number(self.sig.shape[d], self._params)
+
+
+def number(value, params: list) -> ex.Expr:
+    """An expr for an integer that is given when the kernel runs."""
+    params.append(value)
+    return ex.param(len(params) - 1, dt.int64)
+
+
+def _lifted(value, params: list):
+    """Integers, alone or in tuples, as exprs; anything else as it is."""
+    if type(value) is int:
+        return number(value, params)
+    return tuple(_lifted(v, params) for v in value) if type(value) is tuple else value
+
+
+class IndexedPlan:
+    """How an indexed op runs on one signature with given arguments, and how its transpose does."""
+
+    def __init__(self, op: Indexed, sig: Signature, bound: dict):
+        self.op, self.sig, self.bound = op, sig, bound
+        shape = tuple(op.shape(sig, *bound.values()))
+        self.out = signature(sig.dtype, shape, None, sig.device)
+        self.numbers: list[int] = []
+        at = tuple(ex.index(d) for d in range(len(shape)))
+        self.value = op.body(Reader(sig, self.numbers), at,
+                             *[_lifted(v, self.numbers) for v in bound.values()])
+        self.forward = self.backward = None
+
+    def _stepping(self, coordinates) -> dict[int, int]:
+        """Dimension of x -> loop, for those the loops step through as they are."""
+        return {d: c.attr for d, c in enumerate(coordinates) if c.head == "index"}
+
+    def _program(self, parts_of, stores_of) -> Program:
+        loads = sorted(_loads(self.value), key=str)
+        plain = set.intersection(*(set(self._stepping(e.args).items()) for e in loads))
+        strides = [0] * self.out.rank
+        for d, loop in plain:
+            strides[loop] += self.sig.strides[d]
+        dims = [d for d in range(self.sig.rank) if d not in dict(plain)]
+        own = [self.sig.strides[d] for d in dims]
+
+        def computed(e):
+            return tuple(e.args[d] for d in dims)
+
+        parts, stores = parts_of(strides, own), stores_of(loads, computed)
+        return Program(self.out.shape, parts, stores, (dt.int64,) * len(self.numbers))
+
+    def run(self, x: Tensor) -> Tensor:
+        out = empty(self.out)
+        if not out.sig.numel or out.sig.device is META:
+            return out
+        if self.forward is None:
+            self.forward = self._program(
+                lambda strides, own: [Part(self.out.dtype, self.out.strides, (), True),
+                                      Part(self.sig.dtype, strides, own)],
+                lambda loads, computed: [Store(0, ex.substitute(self.value, {
+                    e: ex.load(1, computed(e), e.dtype) for e in loads}))])
+        self.forward.run(out.ptr, x.ptr, *self.numbers, self.forward.last)
+        return out
+
+    def transposed(self, g: Tensor) -> Tensor:
+        """The gradient of x, unrecorded: what was read is added to."""
+        zeros = engine.zeros_of(self.sig)
+        if zeros.sig is not self.sig:
+            return plan_of(self.op, zeros.sig, self.bound).transposed(g)
+        if not g.sig.numel or g.sig.device is META:
+            return zeros
+        g = engine.contiguous(g)
+        if self.backward is None:
+            given = ex.input(1, self.out.dtype.compute)
+            one = ex.const(1, self.out.dtype.compute)
+            self.backward = self._program(
+                lambda strides, own: [Part(self.sig.dtype, strides, own, True),
+                                      Part(self.out.dtype, self.out.strides)],
+                lambda loads, computed: [
+                    Store(0, _weighted(given, ex.tangent(self.value, {e: one})), computed(e), "add")
+                    for e in loads])
+        self.backward.run(zeros.ptr, g.ptr, *self.numbers, self.backward.last)
+        return zeros
+
+
+def _weighted(g: ex.Expr, slope: ex.Expr) -> ex.Expr:
+    """g times a slope, where a slope of 0 outweighs what is not finite."""
+    if slope.head == "select":
+        return ex.where(slope.args[0], _weighted(g, slope.args[1]), _weighted(g, slope.args[2]))
+    return slope if ex.is_const(slope, 0) else g * slope
+
 
-    __slots__ = ("dtype", "own", "strides", "written")
-
-    def __init__(self, dtype: dt.dtype, strides, own=(), written: bool = False):
-        self.dtype, self.strides, self.own, self.written = dtype, tuple(strides), tuple(own), written
-
-
-class Program:
-    """Machine code, and the layout it is given."""
+def _loads(e: ex.Expr) -> set:
+    return {e} if e.head == "load" else set().union(*map(_loads, e.args))
 
-    __slots__ = ("last", "layout", "run")
 
-    def __init__(self, shape, parts, stores, params=()):
-        sizes, strides = shape, [p.strides for p in parts]
-        if not any(ex.leaves(e, "index") for e in _exprs(stores)):
-            order = sh.loop_order(shape, strides)
-            sizes, strides = sh.coalesce(tuple(shape[d] for d in order),
-                                         [tuple(s[d] for d in order) for s in strides])
-        if not sizes:
-            sizes, strides = (1,), [(0,)] * len(parts)
-        lanes = "kept" if _shared(stores, [s[-1] for s in strides], len(sizes) - 1) else "none"
-        operands = tuple(Operand(p.dtype, _step(s[-1]), p.written)
-                         for p, s in zip(parts, strides, strict=True))
-        self.run = compile_kernel(Kernel(
-            operands, tuple(params), len(sizes), 0, lanes, (("row", tuple(stores)),),
-            indirect=tuple(len(p.own) for p in parts)))
-        words = [prod(sizes), *sizes]
-        for p, s in zip(parts, strides, strict=True):
-            words += [stride * p.dtype.itemsize for stride in s]
-        for p in parts:
-            words += [stride * p.dtype.itemsize for stride in p.own]
-        self.layout = array("q", words)
-        self.last = self.layout.buffer_info()[0] + 8
+_indexed_plans = new_table()
 
 
-def _step(stride: int) -> str:
-    return "1" if stride == 1 else "0" if stride == 0 else "s"
+def plan_of(op: Indexed, sig: Signature, bound: dict) -> IndexedPlan:
+    key = (op, sig, tuple(bound.values()))
+    plan = _indexed_plans.get(key)
+    if plan is None:
+        plan = _indexed_plans[key] = IndexedPlan(op, sig, bound)
+    return plan
 
-
-def _exprs(stores):
-    for store in stores:
-        yield store.value
-        yield from store.coordinates or ()
-
-
-def _coordinates(stores):
-    """Every expr that says where something is read or written."""
-    seen, stack = set(), []
-    for store in stores:
-        yield from store.coordinates or ()
-        stack.append(store.value)
-    while stack:
-        e = stack.pop()
-        if e not in seen:
-            seen.add(e)
-            if e.head == "load":
-                yield from e.args
-            stack.extend(e.args)
 
+def indexed_front(op: Indexed):
+    """The front of a declared indexed op."""
+    label = backward_name(op)
 
-def _shared(stores, lane_strides, axis: int) -> bool:
-    """Whether neighbours along the innermost loop have all coordinates in common."""
-    return all(axis not in ex.leaves(c, "index") and not ex.leaves(c, "load") and
-               all(lane_strides[k] == 0 for k in ex.leaves(c, "input"))
-               for c in _coordinates(stores))
+    def front(*args, **kwargs):
+        found = intercepted(op, args, kwargs)
+        if found is not None:
+            return found[0]
+        bound = bind(op, args, kwargs)
+        x = bound.pop(op.names[0])
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
+                            f"{type(x).__name__}")
+        bound = {n: tuple(bound[n]) if isinstance(bound[n], list) else bound[n]
+                 for n in op.names[1:]}
+        return forward(x, bound)
 
+    def forward(x, bound):
+        plan = plan_of(op, x.sig, bound)
+        return recorded(plan.run(x), label, (x,), lambda g: [backward(g, plan)])
 
-# -- bounds ------------------------------------------------------------------------------------------
+    def backward(g, plan):
+        return recorded(plan.transposed(g), label, (g,), lambda gg: [forward(gg, plan.bound)])
 
-
-def _extremes_kernel(dtype: dt.dtype, contiguous: bool) -> object:
-    """The least and the greatest of some integers."""
-    x = ex.cast(ex.input(2, dtype), dt.int64)
-    low, high, low2, high2 = (ex.make("state", (), k, dt.int64) for k in range(4))
-    big = ex.const(2**63 - 1, dt.int64)
-    fold = Fold((big, ex.const(-(2**63), dt.int64)), (ex.minimum(low, x), ex.maximum(high, x)),
-                (ex.minimum(low, low2), ex.maximum(high, high2)))
-    stores = tuple(Store(k, ex.make("fold", (), k, dt.int64)) for k in (0, 1))
-    operands = (Operand(dt.int64, "0", True), Operand(dt.int64, "0", True), Operand(dtype, "1"))
-    return compile_kernel(Kernel(operands, (), 1, 1, "reduced", (("fold", fold), ("row", stores))))
-
-
-_extremes: dict = {}
-
-
-def extremes(index: Tensor) -> tuple[int, int]:
-    """The least and the greatest element of an index that has some."""
-    if not index.sig.contiguous:
-        index = engine.contiguous(index)
-    dtype, n = index.sig.dtype, index.sig.numel
-    run = _extremes.get(dtype)
-    if run is None:
-        run = _extremes[dtype] = _extremes_kernel(dtype, True)
-    found = array("q", (0, 0, n, 1, n, 0, 0, 0, 0, 0, dtype.itemsize))
-    here = found.buffer_info()[0]
-    run(here, here + 8, index.ptr, here + 24)
-    return found[0], found[1]
-
-
-def check_bounds(index: Tensor, low: int, high: int, refuse) -> None:
-    """Every element of an index from low to before high, or what `refuse(element)` raises."""
-    if not index.sig.numel or index.sig.device is META:
-        return
-    least, most = extremes(index)
-    if least < low or most >= high:
-        raise refuse(least if least < low else most)
-
-
-# -- selections ---------------------------------------------------------------------------------------
-
-
-class Selection:
-    """Which elements of a tensor are meant, at each place of a loop.
-
-    loops: sizes of the loop; indices: integer tensors; steps: their strides over the loops;
-    dims: which dimension of the tensor each index is for; free: for each loop, the dimension of
-    the tensor it steps through, or None.
-    """
-
-    __slots__ = ("dims", "free", "indices", "key", "loops", "steps", "wrap")
-
-    def __init__(self, loops, indices, steps, dims, free, wrap: bool = False):
-        self.loops, self.indices, self.steps = tuple(loops), indices, steps
-        self.dims, self.free, self.wrap = tuple(dims), tuple(free), wrap
-        self.key = (self.loops, tuple(i.sig for i in indices), tuple(steps), self.dims, self.free,
-                    wrap)
-
-    def parts(self, sig: Signature, written: bool) -> list[Part]:
-        """The operands of a kernel: the tensor, and the indices."""
-        strides = [0 if d is None else sig.strides[d] for d in self.free]
-        own = [sig.strides[d] for d in self.dims]
-        return [Part(sig.dtype, strides, own, written),
-                *(Part(i.sig.dtype, s) for i, s in zip(self.indices, self.steps, strict=True))]
-
-    def coordinates(self, first: int):
-        """Where the tensor is read or written, with indices from operand number `first` on."""
-        found = []
-        for k, index in enumerate(self.indices):
-            at = ex.cast(ex.input(first + k, index.sig.dtype), dt.int64)
-            found.append(ex.where(at < 0, at + ex.param(k, dt.int64), at) if self.wrap else at)
-        return tuple(found)
-
-    def params(self) -> tuple:
-        return (dt.int64,) * len(self.indices) if self.wrap else ()
-
-    def numbers(self, sig: Signature) -> list[int]:
-        return [sig.shape[d] for d in self.dims] if self.wrap else []
-
-
-def along(index: Tensor, dim: int) -> Selection:
-    """As gather and scatter do: an index for every place, along one dimension."""
-    rank = index.sig.rank
-    free = [None if d == dim else d for d in range(rank)]
-    return Selection(index.sig.shape, [index], [index.sig.strides], [dim] if rank else [], free)
-
-
-def rows(index: Tensor, shape, dim: int) -> Selection:
-    """As index_select does: a vector of places along one dimension."""
-    loops = (*shape[:dim], index.sig.numel, *shape[dim + 1:])
-    step = index.sig.strides[0] if index.sig.rank else 0
-    return Selection(loops, [index], [tuple(step if d == dim else 0 for d in range(len(loops)))],
-                     [dim], [None if d == dim else d for d in range(len(loops))])
-
-
-_programs = new_table()
-_COMBINE_BOOL = {"add": "amax", "mul": "amin"}
-
-
-def read(x: Tensor, chosen: Selection) -> Tensor:
-    """The selected elements."""
-    out = empty(signature(x.sig.dtype, chosen.loops, None, x.sig.device))
-    if out.sig.numel and x.sig.device is not META:
-        key = ("read", x.sig, chosen.key)
-        program = _programs.get(key)
-        if program is None:
-            parts = [Part(out.sig.dtype, out.sig.strides, (), True), *chosen.parts(x.sig, False)]
-            value = ex.load(1, chosen.coordinates(2), x.sig.dtype.compute)
-            program = _programs[key] = Program(chosen.loops, parts, [Store(0, value)],
-                                               chosen.params())
-        program.run(out.ptr, x.ptr, *[i.ptr for i in chosen.indices],
-                    *chosen.numbers(x.sig), program.last)
-    return out
-
-
-def write(x: Tensor, chosen: Selection, value: Tensor, combine: str | None) -> None:
-    """Put values at the selected places, unrecorded; they broadcast to the loops."""
-    if not prod(chosen.loops) or x.sig.device is META:
-        return
-    if overlaps(value, x) or value.mem is x.mem:
-        value = engine.without_grad(engine.clone, value)
-    if x.sig.dtype is dt.bool_:
-        combine = _COMBINE_BOOL.get(combine, combine)
-    key = ("write", x.sig, value.sig, chosen.key, combine)
-    program = _programs.get(key)
-    if program is None:
-        spread = sh.expand_strides(value.sig.shape, value.sig.strides, chosen.loops)
-        target, *indices = chosen.parts(x.sig, True)
-        given = ex.cast(ex.input(1, value.sig.dtype.compute), x.sig.dtype.compute)
-        store = Store(0, given, chosen.coordinates(2), combine)
-        program = _programs[key] = Program(
-            chosen.loops, [target, Part(value.sig.dtype, spread), *indices], [store],
-            chosen.params())
-    program.run(x.ptr, value.ptr, *[i.ptr for i in chosen.indices], *chosen.numbers(x.sig),
-                program.last)
-
-
-# -- recorded -----------------------------------------------------------------------------------------
-
-
-def taken(x: Tensor, chosen: Selection, label: str) -> Tensor:
-    """`read`, with its gradient: a sum over all that read from one place."""
-    out = read(x, chosen)
-    sig = x.sig
-    return recorded(out, label, (x,), lambda g: [
-        put(engine.zeros_of(sig), chosen, g, "add", label)], chosen.indices)
-
-
-def put(x: Tensor, chosen: Selection, value: Tensor, combine: str | None, label: str) -> Tensor:
-    """A copy of x with values at the selected places: replaced, or added to what is there."""
-    out = engine.without_grad(engine.clone, x)
-    write(out, chosen, value, combine)
-    return recorded(out, label, (x, value), _put_back(x, chosen, value, combine, label),
-                    chosen.indices)
-
-
-def put_(x: Tensor, chosen: Selection, value: Tensor, combine: str | None, name: str,
-         label: str) -> Tensor:
-    """The same in place."""
-    return change(x, name, label, lambda: write(x, chosen, value, combine), (value,),
-                  _put_back(x, chosen, value, combine, label), chosen.indices)
-
-
-def _put_back(x: Tensor, chosen: Selection, value: Tensor, combine, label: str):
-    shape, dtype = value.sig.shape, value.sig.dtype
-    into_x, into_value = x.node is not None, value.node is not None
-
-    def back(g):
-        rest = g
-        if combine is None and into_x:
-            nothing = engine.full((), 0, g.sig.dtype, g.sig.device)
-            rest = put(g, chosen, nothing, None, label)
-        part = None
-        if into_value:
-            part = engine.cast(engine.sum_to(taken(g, chosen, label), tuple(shape)), dtype)
-        return [rest, part]
-
-    return back
-
-
-def change(x: Tensor, name: str, label: str, write_now, others, back, kept=()) -> Tensor:
-    """Change x by running `write_now`; `back(g)` gives the gradients of what was, and of others."""
-    check_writable(x, name)
-    inputs = (x, *others)
-    recording = modes.grad and x.sig.dtype.kind in "fc" and any(i.node is not None for i in inputs)
-    parents = tuple(edge_of(i) if i.node is not None else None for i in inputs)
-    write_now()
-    changed(x)
-    if recording:
-        replace_history(x, new_node(Step(label, back), parents, tuple(kept), (x.sig,)))
-    return x
-
-
-def scatter_sum(places: Tensor, values: Tensor, size: int) -> Tensor:
-    """A vector of sums: each value added at its place. Unrecorded."""
-    out = engine.full((size,), 0, values.sig.dtype)
-    write(out, rows(places, (size,), 0), values, "add")
-    return out
-
-
-engine.scatter_sum = scatter_sum
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front

@@ -13,12 +13,13 @@ from ..core import shape as sh
 from ..core.device import META
 from ..ops.declare import View
 from ..ops.shape import bounds
-from . import indexed as ix
 from . import inplace
-from .convert import from_data, raw_array
+from .access import check_bounds
+from .convert import from_data, raw_array, to_array
 from .eager import changed, check_writable, engine, intercepted, new_table
 from .modes import modes
-from .tensor import Tensor, new
+from .selection import Selection, put_, taken
+from .tensor import Tensor, new, signature
 from .views import MISSING, record_view, take, view_plan
 
 _plans = new_table()   # (signature, integer) -> plan
@@ -259,7 +260,7 @@ def _placed(x: Tensor, key: tuple, tensors: list) -> list:
 # -- tensors as indices --------------------------------------------------------------------------------
 
 
-def selection(view: Tensor, tensors: list) -> ix.Selection:
+def selection(view: Tensor, tensors: list) -> Selection:
     """What index tensors, one or None per dimension of a view, select from it."""
     shape = view.sig.shape
     dims, indices = [], []
@@ -281,7 +282,7 @@ def selection(view: Tensor, tensors: list) -> ix.Selection:
                          f"shapes {', '.join(str(list(s)) for s in shapes)}") from None
     for index, d in zip(indices, dims, strict=True):
         n = shape[d]
-        ix.check_bounds(index, -n, n, lambda i, d=d, n=n: IndexError(
+        check_bounds(index, -n, n, lambda i, d=d, n=n: IndexError(
             f"index {i} is out of bounds for dimension {d} with size {n}"))
     free = [d for d in range(len(shape)) if d not in dims]
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
@@ -290,7 +291,7 @@ def selection(view: Tensor, tensors: list) -> ix.Selection:
     loops = (*(shape[d] for d in before), *wide, *(shape[d] for d in after))
     steps = [(*(0,) * len(before), *sh.expand_strides(i.sig.shape, i.sig.strides, wide),
               *(0,) * len(after)) for i in indices]
-    return ix.Selection(loops, indices, steps, dims, (*before, *(None,) * len(wide), *after), True)
+    return Selection(loops, indices, steps, dims, (*before, *(None,) * len(wide), *after), True)
 
 
 def _mask(view: Tensor, mask: Tensor, d: int) -> list[Tensor]:
@@ -308,7 +309,7 @@ def _mask(view: Tensor, mask: Tensor, d: int) -> list[Tensor]:
 
 def advanced(view: Tensor, tensors: list, x: Tensor) -> Tensor:
     """The elements of a view that index tensors select."""
-    return ix.taken(view, selection(view, tensors), "IndexBackward0")
+    return taken(view, selection(view, tensors), "IndexBackward0")
 
 
 # -- assignment -------------------------------------------------------------------------------------
@@ -328,7 +329,7 @@ def setitem(x: Tensor, index, value) -> None:
     value = _value(x, value)
     chosen = selection(view, tensors)
     value = _fitting(value, chosen.loops)
-    ix.put_(view, chosen, value, None, "index_put_", "IndexPutBackward0")
+    put_(view, chosen, value, None, "index_put_", "IndexPutBackward0")
 
 
 class _SetItem:
@@ -380,7 +381,32 @@ def assign(view: Tensor, value) -> None:
         inplace.copy_(view, _value(view, value))
 
 
+def index_tensors(x: Tensor, indices) -> list:
+    """The tensors of a call of index_put, one or None per dimension."""
+    _, tensors = parsed(x, tuple(slice(None) if i is None else i if not (
+        isinstance(i, Tensor) and i.sig.rank == 0) else engine.reshape(i, (1,)) for i in indices))
+    return [None] * x.sig.rank if tensors is None else tensors
+
+
+def nonzero(x: Tensor) -> Tensor:
+    """The places of elements that are not zero, one row each."""
+    if x.sig.device is META:
+        raise RuntimeError("nonzero: the shape of the result depends on values that a meta tensor does "
+                           "not have")
+    return from_data(np.argwhere(to_array(x)).astype(np.int64, copy=False).reshape(-1, x.sig.rank))
+
+
+def overwritten(form, x: Tensor, *args) -> Tensor:
+    """What an in-place form makes of a copy."""
+    return form(engine.copied_as(x, signature(
+        x.sig.dtype, x.sig.shape, None, x.sig.device)), *args)
+
+
 engine.getitem = getitem
 engine.index_selection = selection
+engine.index_tensors = index_tensors
+engine.fitting = _fitting
+engine.nonzero = nonzero
+engine.overwritten = overwritten
 Tensor.__getitem__ = getitem
 Tensor.__setitem__ = setitem

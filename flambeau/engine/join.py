@@ -37,7 +37,7 @@ def joined(name: str, tensors, dim: int, fresh: bool) -> Tensor:
     if plan is None:
         if not tensors:
             error = RuntimeError if fresh else ValueError
-            raise error(f"{name} expects a non-empty TensorList")
+            raise error(f"{name}(): expected a non-empty list of Tensors")
         same_place(_Named(name), tensors)
         plan = _plans[key] = _plan(name, key[0], dim, fresh)
     sig, steps, dim = plan
@@ -158,3 +158,4 @@ def _part(sig: Signature, s: Signature, d: int, fresh: bool):
 engine.cat = lambda tensors, dim=0: joined("cat", tensors, dim, False)
 engine.stack = lambda tensors, dim=0: joined("stack", tensors, dim, True)
 engine.joined = joined
+engine.result_type = lambda tensors: _dtype_of([x.sig for x in tensors])

@@ -9,16 +9,17 @@ protocol, unusual modes. It speaks CPython's calling convention. A function find
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from array import array
+from pathlib import Path
 
 from ..devices.cpu import bridge
-from ..devices.cpu.compile import cache
+from ..devices.cpu.compile import addresses, cache
 from .tensor import LEAF, Tensor
 
-COUNT = 320  # how many ops of each form can have native methods
-
-#: pointwise of one operand, of two, views, reductions (sums)
-FORMS = ("1", "2", "v", "s")
+#: how many ops of each form can have native methods: pointwise of one operand, of two, views,
+#: reductions (sums)
+FORMS = {"1": 160, "2": 96, "v": 64, "s": 48}
 
 _api = ctypes.pythonapi
 
@@ -273,7 +274,7 @@ define internal ptr @python2(ptr %ctx, ptr %x, ptr %y) {{
 
 def _unary(t: dict) -> str:
     return f"""
-define internal ptr @unary(ptr %ctx, ptr %x) {{
+define internal ptr @unary(ptr %ctx, ptr %x) noinline {{
   %ok = call i1 @is_tensor(ptr %x)
   br i1 %ok, label %lookup, label %slow
 lookup:
@@ -352,7 +353,7 @@ slow:
 def _binary(t: dict) -> str:
     """Two operands, either of which may be a number (never both)."""
     return f"""
-define internal ptr @binary(ptr %ctx, ptr %x, ptr %y) {{
+define internal ptr @binary(ptr %ctx, ptr %x, ptr %y) noinline {{
 entry:
   %none = load ptr, ptr @g_none
   %plans = load ptr, ptr %ctx
@@ -550,7 +551,7 @@ slow:
 def _view(t: dict) -> str:
     """A view: plans are found by (signature, arguments) and are (signature, bytes to move, back)."""
     return f"""
-define internal ptr @view(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) {{
+define internal ptr @view(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) noinline {{
   %plain = icmp eq ptr %names, null
   br i1 %plain, label %typed, label %slow
 typed:
@@ -665,7 +666,7 @@ slow:
 def _reduce(t: dict) -> str:
     """A reduction of one result: found by (signature, dim, keepdim, None)."""
     return f"""
-define internal ptr @reduce(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) {{
+define internal ptr @reduce(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) noinline {{
   %plain = icmp eq ptr %names, null
   %few = icmp slt i64 %n, 3
   %simple = and i1 %plain, %few
@@ -766,7 +767,7 @@ slow:
 
 _SHARED = """
 ; the function forms: the first argument is the tensor
-define internal ptr @enterv(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+define internal ptr @enterv(ptr %ctx, ptr %args, i64 %n, ptr %names) noinline {
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %fast, label %other
 fast:
@@ -779,7 +780,7 @@ other:
   %answer = call ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names)
   ret ptr %answer
 }
-define internal ptr @enters(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+define internal ptr @enters(ptr %ctx, ptr %args, i64 %n, ptr %names) noinline {
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %fast, label %other
 fast:
@@ -792,22 +793,22 @@ other:
   %answer = call ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names)
   ret ptr %answer
 }
-define internal ptr @enterv_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+define internal ptr @enterv_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) noinline {
   %out = tail call ptr @view(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names)
   ret ptr %out
 }
-define internal ptr @enters_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+define internal ptr @enters_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) noinline {
   %out = tail call ptr @reduce(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names)
   ret ptr %out
 }
 ; anything but the plain form: hand all arguments to the Python front
-define internal ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+define internal ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names) noinline {
   %frontp = getelementptr i8, ptr %ctx, i64 8
   %front = load ptr, ptr %frontp
   %out = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 %n, ptr %names)
   ret ptr %out
 }
-define internal ptr @otherwise_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+define internal ptr @otherwise_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) noinline {
   %named = icmp ne ptr %names, null
   br i1 %named, label %count, label %copy
 count:
@@ -829,7 +830,7 @@ copy:
 }
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-define internal ptr @enter1(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+define internal ptr @enter1(ptr %ctx, ptr %args, i64 %n, ptr %names) noinline {
   %one = icmp eq i64 %n, 1
   %plain = icmp eq ptr %names, null
   %ok = and i1 %one, %plain
@@ -842,7 +843,7 @@ other:
   %answer = call ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names)
   ret ptr %answer
 }
-define internal ptr @enter1_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+define internal ptr @enter1_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) noinline {
   %none = icmp eq i64 %n, 0
   %plain = icmp eq ptr %names, null
   %ok = and i1 %none, %plain
@@ -854,7 +855,7 @@ other:
   %answer = call ptr @otherwise_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names)
   ret ptr %answer
 }
-define internal ptr @enter2(ptr %ctx, ptr %args, i64 %n, ptr %names) {
+define internal ptr @enter2(ptr %ctx, ptr %args, i64 %n, ptr %names) noinline {
   %two = icmp eq i64 %n, 2
   %plain = icmp eq ptr %names, null
   %ok = and i1 %two, %plain
@@ -869,7 +870,7 @@ other:
   %answer = call ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names)
   ret ptr %answer
 }
-define internal ptr @enter2_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) {
+define internal ptr @enter2_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) noinline {
   %one = icmp eq i64 %n, 1
   %plain = icmp eq ptr %names, null
   %ok = and i1 %one, %plain
@@ -899,19 +900,20 @@ def _entries() -> str:
     for arity in FORMS:
         text.append(f"define ptr @f{arity}(ptr %self, {passed}) {{\n{_at('%ctx', '%self', _WORDS)}"
                     f"  %out = tail call ptr @enter{arity}(ptr %ctx, {passed})\n  ret ptr %out\n}}\n")
-        for i in range(COUNT):
+        for i in range(FORMS[arity]):
             text.append(f"define internal ptr @m{arity}_{i}(ptr %self, {passed}) {{\n"
                         f"{_context(arity, i)}"
                         f"  %out = tail call ptr @enter{arity}_of(ptr %ctx, ptr %self, {passed})\n"
                         "  ret ptr %out\n}\n")
-    for i in range(COUNT):
+    for i in range(FORMS["2"]):
         text.append(f"define internal ptr @r2_{i}(ptr %self, {passed}) {{\n{_context(2, i)}"
                     "  %x = load ptr, ptr %args\n"
                     "  %out = tail call ptr @binary(ptr %ctx, ptr %x, ptr %self)\n"
                     "  ret ptr %out\n}\n")
     for form in (*(f"m{form}" for form in FORMS), "r2"):
-        entries = ", ".join(f"ptr @{form}_{i}" for i in range(COUNT))
-        text.append(f"@entries_{form} = global [{COUNT} x ptr] [{entries}]\n")
+        count = FORMS[form[1]]
+        entries = ", ".join(f"ptr @{form}_{i}" for i in range(count))
+        text.append(f"@entries_{form} = global [{count} x ptr] [{entries}]\n")
     return "".join(text)
 
 
@@ -920,15 +922,26 @@ def _context(arity: int, i: int) -> str:
             "  %ctx = load ptr, ptr %at\n")
 
 
-def module_text(node: type) -> str:
+#: what the generated text depends on, besides the layout of objects
+_SOURCE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+
+
+def _offsets(node: type) -> tuple[dict, dict]:
+    """Where tensors and nodes keep what fronts read and write."""
     t = {name: slot_offset(Tensor, name) for name in ("sig", "ptr", "mem", "node", "base", "views")}
     n = {name: slot_offset(node, name) for name in
          ("back", "parents", "kept", "versions", "seq", "sigs", "extra")}
+    return t, n
+
+
+def module_text(node: type) -> str:
+    """The whole module."""
+    t, n = _offsets(node)
     declared = "".join(f"declare {kind.split(' ')[0]} @{name}{kind[kind.index('('):]}\n"
                        for name, kind in _EXTERNAL.items())
     variables = "".join(f"@g_{name} = global i64 0\n" for name in _GLOBALS)
-    tables = "".join(f"@contexts{arity} = global [{COUNT} x ptr] zeroinitializer\n"
-                     for arity in FORMS)
+    tables = "".join(f"@contexts{form} = global [{count} x ptr] zeroinitializer\n"
+                     for form, count in FORMS.items())
     return (declared + variables + tables + _common(t, n) + _unary(t) + _binary(t) + _view(t)
             + _reduce(t) + _SHARED + _entries())
 
@@ -943,14 +956,9 @@ class Fronts:
         j = bridge.jit()
         for name in _EXTERNAL:
             j.llvm.add_symbol(name, ctypes.cast(getattr(_api, name), ctypes.c_void_p).value)
-        text = module_text(node)
-        store = cache()
-        key = store.key("fronts\n" + text)
-        code = store.get(key)
-        if code is None:
-            code = j.compile(text)
-            store.put(key, code)
-        *functions, sequence = j.load(code, *(f"f{form}" for form in FORMS), "next_sequence")
+        key = cache().key(f"fronts {_SOURCE} {_offsets(node)}")
+        names = [*(f"f{form}" for form in FORMS), "next_sequence"]
+        *functions, sequence = addresses(key, names, lambda: module_text(node), True)
         self._functions = dict(zip(FORMS, functions, strict=True))
         self._variable = j.engine.get_global_value_address
         self.used = dict.fromkeys(FORMS, 0)
@@ -961,13 +969,13 @@ class Fronts:
         self.keep.append(values)
         for name, value in values.items():
             self.word(name).value = id(value)
-        self.contexts = {form: self._table(f"contexts{form}") for form in FORMS}
-        self.entries = {form: self._table(f"entries_{form}")
+        self.contexts = {form: self._table(f"contexts{form}", form) for form in FORMS}
+        self.entries = {form: self._table(f"entries_{form}", form[1])
                         for form in (*(f"m{form}" for form in FORMS), "r2")}
         self.next_sequence = self._function(sequence, "next_sequence", None, None)
 
-    def _table(self, name: str):
-        return (ctypes.c_int64 * COUNT).from_address(self._variable(name))
+    def _table(self, name: str, form: str):
+        return (ctypes.c_int64 * FORMS[form]).from_address(self._variable(name))
 
     def word(self, name: str) -> ctypes.c_int64:
         """One of the module's variables."""
@@ -994,7 +1002,7 @@ class Fronts:
     def method(self, context, form: str, name: str, doc: str):
         """The method of a context; None when there are too many."""
         i = self.used[form]
-        if i >= COUNT:
+        if i >= FORMS[form]:
             return None
         self.used[form] += 1
         self.keep.append(context)

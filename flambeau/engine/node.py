@@ -250,6 +250,9 @@ def _changed_message(node: Node, i: int, t: Tensor, version: int) -> str:
 class Walk:
     """One backward pass: which gradients are pending, which are wanted."""
 
+    current: Walk | None = None  # the pass that is under way
+    roots: list                  # where it started
+
     def __init__(self, ops, retain: bool, create: bool, wanted=None):
         self.ops, self.retain, self.create = ops, retain, create
         self.pending: dict[Node, object] = {}

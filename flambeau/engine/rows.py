@@ -98,7 +98,7 @@ def _plan(program: Program, sigs, dims, numbers: dict):
 
 def _spread(program: Program, sig: Signature, kind: str, shape, kept, dims) -> tuple[int, ...]:
     """A tensor's strides over the whole shape: 0 where it repeats."""
-    if kind == each:
+    if kind == each or not sig.rank:
         return sh.expand_strides(sig.shape, sig.strides, shape)
     places = kept if kind == once else dims
     if sig.shape != tuple(shape[d] for d in places):

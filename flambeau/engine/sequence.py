@@ -15,7 +15,7 @@ from ..core import dtype as dt
 from ..core.device import META, resolve
 from ..devices.cpu.random import exact_product, round_bfloat16
 from . import convert, create
-from .modes import modes
+from .settings import get_num_threads
 from .tensor import Tensor, empty, signature
 
 VECTOR_BYTES = 32       # what torch's kernels hold in one register
@@ -35,10 +35,6 @@ def vector_bases(n: int, width: int, threads: int) -> np.ndarray:
         part = at[start:start + whole]
         part -= (part - start) % width
     return at
-
-
-def _threads() -> int:
-    return modes.threads if hasattr(modes, "threads") else 1
 
 
 # -- arange ------------------------------------------------------------------------------------------
@@ -97,7 +93,7 @@ def arange_values(start, step, n: int, kind: dt.dtype) -> np.ndarray:
         return (int(start) + int(step) * at).astype(kind.numpy)
     work = np.float32 if kind.itemsize == 2 else np.float64
     start, step = work(start), work(step)
-    base = vector_bases(n, VECTOR_BYTES // kind.itemsize, _threads())
+    base = vector_bases(n, VECTOR_BYTES // kind.itemsize, get_num_threads())
     first = rounded_to(kind, fused(step, base, start)).astype(work)
     return rounded_to(kind, fused(step, at - base, first))
 

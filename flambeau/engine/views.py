@@ -107,11 +107,8 @@ def _bound(op: View, x: Tensor, args: tuple, kwargs: dict) -> dict:
         rest = args[lead:]
         if len(rest) > 1 or (rest and isinstance(rest[0], int)):
             args = (*args[:lead], rest)
-        elif op.variadic == "optional" and not rest and not kwargs:
-            args = (*args[:lead], ())
     bound = bind(op, (x, *args), {k: _plain(v) for k, v in kwargs.items()})
-    del bound[op.names[0]]
-    return bound
+    return {name: bound[name] for name in op.names[1:]}
 
 
 def take(x: Tensor, plan) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .declare import composite, engine
-from .shape import atleast_1d, atleast_2d, atleast_3d, expand, flatten, reshape, transpose
+from .shape import atleast_1d, atleast_2d, atleast_3d, expand, flatten, reshape
 
 
 @composite(method=False)
@@ -97,7 +97,6 @@ def meshgrid(*tensors, indexing=None):
     grids = [expand(reshape(x, tuple(-1 if k == i else 1 for k in range(len(shape)))), shape)
              for i, x in enumerate(tensors)]
     if swapped:
-        grids = [transpose(x, 0, 1) for x in grids]
         grids[0], grids[1] = grids[1], grids[0]
     return tuple(grids)
 

@@ -141,9 +141,9 @@ def diff(input, n=1, dim=-1, prepend=None, append=None):
         if part.dim() != input.dim():
             raise RuntimeError("diff expects prepend or append to be the same dimension as input, "
                                f"got {part.dim()} and {input.dim()} dimensions")
-    x = registry["cat"](parts, dim) if len(parts) > 1 else input
     if n == 0:
-        return engine.clone(x)
+        return engine.clone(input)
+    x = registry["cat"](parts, dim) if len(parts) > 1 else input
     n = n if n < x.shape[dim] else x.shape[dim]
     for _ in range(n):
         size = x.shape[dim] - 1

@@ -207,10 +207,10 @@ def unsqueeze(g, dim):
     return squeeze(g, dim)
 
 
-@as_view(variadic="optional")
-def squeeze(x, dim=()):
+@as_view
+def squeeze(x, dim=None):
     """Drop dimensions of size 1."""
-    if isinstance(dim, tuple) and not dim:
+    if dim is None:
         dropped = set(range(x.rank))
     else:
         dropped = set(sh.wrap_dims((dim,) if isinstance(dim, int) else dim, x.rank, "squeeze"))
@@ -463,7 +463,7 @@ def as_strided(x: T, size, stride, storage_offset=None):
 def unbind(x, dim=0):
     """All places along a dimension, each as a tensor without it."""
     if not x.sig.rank:
-        raise RuntimeError("unbind: Dimension specified as 0 but tensor has no dimensions")
+        raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
     d = sh.wrap_dim(dim, x.sig.rank, "unbind")
     return engine.parts(x, "UnbindBackward0", d, None)
 

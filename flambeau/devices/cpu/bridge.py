@@ -8,8 +8,10 @@ the kernel. `PyCFunction_NewEx` turns its address into a callable.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
+import sys
 import threading
+
+from ..libm import LIBM
 
 _api = ctypes.pythonapi
 _METH_FASTCALL = 0x0080
@@ -130,19 +132,23 @@ class Jit:
             add(name, address(getattr(_api, name)))
         add("_Py_NoneStruct", id(None))
         add("PyTuple_Type", id(tuple))
-        from ..llvm import LIBM
-
-        library = ctypes.CDLL(ctypes.util.find_library("m") or None)
+        library = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
         for name in LIBM:
             for spelled in (name, name + "f"):
                 add(spelled, address(getattr(library, spelled)))
 
-    def compile(self, ir: str) -> bytes:
-        """Object code of a module in text form."""
+    def compile(self, ir: str, optimise: bool = False) -> bytes:
+        """Object code of a module in text form.
+
+        Kernels are written as they should run, so LLVM's passes over the IR gain them nothing and
+        cost three times what generating code does; functions that call each other need them.
+        """
         with self.lock:
             module = self.llvm.parse_assembly(ir)
             module.triple = self.machine.triple
             module.data_layout = str(self.machine.target_data)
+            if not optimise:
+                return self.machine.emit_object(module)
             options = self.llvm.create_pipeline_tuning_options(speed_level=1)
             options.loop_vectorization = options.slp_vectorization = False
             builder = self.llvm.create_pass_builder(self.machine, options)
@@ -242,13 +248,12 @@ _TP_DEALLOC, _TP_MEMBERS, _TP_NEW, _TP_DOC = 52, 72, 65, 56
 _TPFLAGS_DEFAULT = 1 << 18
 
 
-def make_storage_type() -> type:
+def make_storage_type(dealloc: int) -> type:
     """The native type of storages: when its last reference goes, it goes back to its free list.
 
     A Python class could do this once per object only; a native one does it every time, in 20 ns.
+    `dealloc` is the address of STORAGE_IR's function.
     """
-    j = jit()
-    (dealloc,) = j.load(j.compile(STORAGE_IR), "storage_dealloc")
     rows = [(name, _MEMBER_OBJECT_EX, 16 + 8 * i) for i, name in enumerate(_FIELDS)]
     rows += [("version", _MEMBER_LONGLONG, _VERSION_AT), ("kept", _MEMBER_LONGLONG, _KEPT_AT)]
     members = (_Member * (len(rows) + 1))(

@@ -7,7 +7,6 @@ import hashlib
 from pathlib import Path
 
 from ...core.kernel import Kernel, listing, verify
-from ..llvm import param_kinds, to_ir
 from .bridge import function_at, jit, wrapper_ir
 from .cache import Cache
 
@@ -39,18 +38,29 @@ def compile_kernel(kernel: Kernel):
     store = cache()
     key = store.key(text)
     name = f"k_{key[:24]}"
-    return load_or_build(key, name, lambda: to_ir(kernel, name, jit().bits) + ATTRIBUTES
-                         + wrapper_ir(name, param_kinds(kernel), not kernel.dense))
+    return load_or_build(key, name, lambda: _kernel_ir(kernel, name))
 
 
-def load_or_build(key: str, name: str, build_ir):
-    """Machine code by key, compiled from `build_ir()` when it is not on disk."""
+def _kernel_ir(kernel: Kernel, name: str) -> str:
+    from ..llvm import param_kinds, to_ir  # not needed where all code is on disk already
+
+    return (to_ir(kernel, name, jit().bits) + ATTRIBUTES
+            + wrapper_ir(name, param_kinds(kernel), not kernel.dense))
+
+
+def addresses(key: str, names, build_ir, optimise: bool = False) -> list[int]:
+    """Where functions are, of machine code by key, compiled from `build_ir()` if not on disk."""
     store, j = cache(), jit()
     code = store.get(key)
     if code is None:
-        code = j.compile(build_ir())
+        code = j.compile(build_ir(), optimise)
         store.put(key, code)
-    wrapper, address = j.load(code, f"{name}_py", name)
+    return j.load(code, *names)
+
+
+def load_or_build(key: str, name: str, build_ir):
+    """A callable over machine code that has a kernel of this name and its wrapper."""
+    wrapper, address = addresses(key, (f"{name}_py", name), build_ir)
     function = function_at(wrapper, name)
     ADDRESSES[function] = address
     return function

@@ -56,7 +56,9 @@ def cholesky_ex(A, upper, check_errors):
     try:
         return np.linalg.cholesky(A, upper=upper), info_array(A)
     except np.linalg.LinAlgError:
-        pass
+        if check_errors:
+            raise LinAlgError("linalg.cholesky_ex: The factorization could not be completed because "
+                              "the input is not positive-definite.") from None
     out, info = np.zeros_like(A, order="C"), info_array(A)
     for k, matrix in enumerate(matrices(A)):
         work = fortran(matrix)
@@ -148,7 +150,9 @@ def inv_ex(A, check_errors):
     try:
         return np.linalg.inv(A), info_array(A)
     except np.linalg.LinAlgError:
-        pass
+        if check_errors:
+            raise LinAlgError("linalg.inv_ex: The inversion could not be completed because the "
+                              "input matrix is singular.") from None
     out, info = np.array(A, order="C"), info_array(A)
     for k, matrix in enumerate(matrices(A)):
         info.reshape(-1)[k] = _singular(matrix)
@@ -260,7 +264,7 @@ def eig(A):
 
 
 @routine
-def svd(A, full_matrices):
+def svd(A, full_matrices, driver):
     return tuple(_converged("linalg.svd", np.linalg.svd, A, full_matrices))
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 
-from .bridge import make_storage_type
+from .bridge import STORAGE_IR, make_storage_type
+from .compile import addresses, cache
 
 ALIGNMENT = 64
 SLAB = 1 << 20
@@ -18,7 +19,8 @@ LARGE = 1 << 20
 #: idle bytes in large blocks beyond which they are returned to the system
 IDLE_LIMIT = 1 << 30
 
-Storage: type = make_storage_type()
+Storage: type = make_storage_type(
+    *addresses(cache().key(STORAGE_IR), ("storage_dealloc",), lambda: STORAGE_IR))
 
 _pools: dict[int, list] = {}
 

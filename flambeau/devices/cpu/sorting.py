@@ -123,9 +123,8 @@ def distinct(input, dim):
 def distinct_runs(input, dim):
     flat = input.reshape(-1) if dim is None else np.moveaxis(input, dim, 0) if input.ndim else (
         input.reshape(1))
-    rows = flat.reshape(len(flat), -1)
     starts = np.ones(len(flat), bool)
-    starts[1:] = (rows[1:] != rows[:-1]).any(1)
+    starts[1:] = (flat[1:] != flat[:-1]).any(tuple(range(1, flat.ndim)))
     inverse = np.cumsum(starts) - 1
     counts = np.bincount(inverse, minlength=int(starts.sum())) if len(flat) else inverse
     values = flat[starts]
@@ -145,8 +144,10 @@ def places(sorted_sequence, input, right, sorter, out_int32):
     kind = np.int32 if out_int32 else np.int64
     if sorted_sequence.ndim == 1:
         return np.searchsorted(sorted_sequence, input, side).astype(kind)
+    if not input.size:
+        return np.empty(input.shape, kind)
     rows = sorted_sequence.reshape(-1, sorted_sequence.shape[-1])
-    wanted = input.reshape(len(rows), -1) if input.size else np.empty((len(rows), 0))
+    wanted = input.reshape(len(rows), -1)
     found = [np.searchsorted(row, values, side) for row, values in zip(rows, wanted, strict=True)]
     return np.array(found, kind).reshape(input.shape)
 

@@ -1,0 +1,304 @@
+"""Pooling: extremes of windows with their positions, means of windows, and the ways back.
+
+Positions count elements of one plane: all pooled dimensions, flattened, before padding.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ...core import spatial as sp
+from .routines import ROUTINES, routine
+from .windows import framed, needed, seen, taps, unframed
+
+# -- the largest of each window --------------------------------------------------------------------
+
+
+def _lowest(dtype: np.dtype):
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+class _Largest:
+    """The largest so far and where it is: the first of equals, and the last NaN, as torch has it."""
+
+    def __init__(self, shape, dtype: np.dtype, start: np.ndarray):
+        self.values = np.full(shape, _lowest(dtype), dtype)
+        self.places = np.empty(shape, np.int64)
+        self.places[...] = start
+
+    def see(self, values: np.ndarray, places: np.ndarray) -> None:
+        """One more element of every window."""
+        with np.errstate(invalid="ignore"):
+            better = values > self.values
+            if values.dtype.kind == "f":
+                better |= values != values
+        np.copyto(self.values, values, where=better)
+        np.copyto(self.places, places, where=better)
+
+
+def _flat(coordinates, sizes) -> np.ndarray:
+    """Positions in a plane from one vector of coordinates per dimension."""
+    return np.ravel_multi_index(np.ix_(*coordinates), sizes, mode="clip")
+
+
+def _max_pool(n: int, input, kernel_size, stride, padding, dilation, ceil_mode):
+    kernel, stride, padding, dilation = sp.pool_options("", n, kernel_size, stride, padding, dilation)
+    sizes = input.shape[-n:]
+    outs = tuple(sp.pooled(*v, ceil_mode)
+                 for v in zip(sizes, kernel, stride, padding, dilation, strict=True))
+    frame = framed(input, padding, needed(outs, kernel, stride, dilation), _lowest(input.dtype))
+    starts = [np.arange(o) * s - p for o, s, p in zip(outs, stride, padding, strict=True)]
+    # A window of nothing but -inf is said to have its largest at its first element.
+    first = [np.where(at < 0, at + d * -(at // d), at)
+             for at, d in zip(starts, dilation, strict=True)]
+    best = _Largest((*input.shape[:-n], *outs), input.dtype, _flat(first, sizes))
+    for tap in taps(kernel):
+        at = [s + t * d for s, t, d in zip(starts, tap, dilation, strict=True)]
+        best.see(frame[seen(tap, outs, stride, dilation)], _flat(at, sizes))
+    return best.values, best.places
+
+
+def _maximum(n: int):
+    return lambda input, kernel_size, stride, padding, dilation, ceil_mode: _max_pool(
+        n, input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+for _n in (1, 2, 3):
+    ROUTINES[f"max_pool{_n}d_with_indices"] = _maximum(_n)
+
+
+# -- windows chosen to give a size -------------------------------------------------------------------
+
+
+def _adaptive_bounds(size: int, out: int):
+    """Where each of `out` windows over `size` elements begins and ends."""
+    at = np.arange(out)
+    return at * size // out, -(-(at + 1) * size // out)
+
+
+def _adaptive_max_pool(input, outs):
+    n = len(outs)
+    sizes = input.shape[-n:]
+    bounds = [_adaptive_bounds(size, out) for size, out in zip(sizes, outs, strict=True)]
+    longest = [int((end - begin).max()) for begin, end in bounds] if prod(outs) else [1] * n
+    lead, flat = input.shape[:-n], input.reshape(*input.shape[:-n], -1)
+    first = _flat([begin for begin, _ in bounds], sizes) if prod(outs) else np.zeros(outs, np.int64)
+    best = _Largest((*lead, *outs), input.dtype, first)
+    if not best.values.size:
+        return best.values, best.places
+    if prod(longest) > prod(outs) * 4:
+        return _by_window(flat.reshape(input.shape), bounds, outs)
+    for tap in taps(longest):
+        at = [np.minimum(begin + t, end - 1) for (begin, end), t in zip(bounds, tap, strict=True)]
+        places = _flat(at, sizes)
+        best.see(flat[..., places], places)
+    return best.values, best.places
+
+
+def _by_window(input, bounds, outs):
+    """Few large windows: each at once."""
+    n, lead = len(outs), input.shape[:-len(outs)]
+    values = np.empty((*lead, *outs), input.dtype)
+    places = np.empty((*lead, *outs), np.int64)
+    positions = np.arange(prod(input.shape[-n:])).reshape(input.shape[-n:])
+    for out in np.ndindex(*outs):
+        part = tuple(slice(begin[i], end[i]) for (begin, end), i in zip(bounds, out, strict=True))
+        window = input[(..., *part)].reshape(*lead, -1)
+        at = window.argmax(-1)
+        missing = window != window
+        if missing.any():
+            last = window.shape[-1] - 1 - missing[..., ::-1].argmax(-1)
+            at = np.where(missing.any(-1), last, at)
+        values[(..., *out)] = np.take_along_axis(window, at[..., None], -1)[..., 0]
+        places[(..., *out)] = positions[part].reshape(-1)[at]
+    return values, places
+
+
+def _adaptive(n: int):
+    return lambda input, output_size: _adaptive_max_pool(input, output_size)
+
+
+for _n in (1, 2, 3):
+    ROUTINES[f"adaptive_max_pool{_n}d_with_indices"] = _adaptive(_n)
+
+
+# -- windows placed by random numbers -------------------------------------------------------------------
+
+
+def _fractional_starts(samples: np.ndarray, size: int, out: int, kernel: int) -> np.ndarray:
+    """(planes, out): where each plane's windows begin."""
+    starts = np.empty((len(samples), out), np.int64)
+    if out > 1:
+        alpha = samples.dtype.type(size - kernel) / samples.dtype.type(out - 1)
+        steps = np.arange(out - 1, dtype=samples.dtype)
+        starts[:, :-1] = ((steps + samples[:, None]) * alpha).astype(np.int64)
+        starts[:, :-1] -= (samples * alpha).astype(np.int64)[:, None]
+    starts[:, -1:] = size - kernel
+    return starts
+
+
+def _fractional_max_pool(n: int, input, kernel_size, output_size, samples):
+    sizes, lead = input.shape[-n:], input.shape[:-n]
+    planes = input.reshape(-1, prod(sizes))
+    numbers = samples.reshape(-1, n)[:len(planes)]
+    # torch draws the last dimension's number first in images, and last in volumes.
+    order = range(n - 1, -1, -1) if n == 2 else range(n)
+    begins = np.zeros((len(planes), *[1] * n), np.int64)
+    for d, pick in enumerate(order):
+        at = _fractional_starts(numbers[:, pick], sizes[d], output_size[d], kernel_size[d])
+        at = at * prod(sizes[d + 1:])
+        begins = begins + at.reshape(len(planes), *[1] * d, -1, *[1] * (n - d - 1))
+    begins = begins.reshape(len(planes), -1)
+    best = _Largest(begins.shape, input.dtype, begins)
+    for tap in taps(kernel_size):
+        places = begins + sum(t * prod(sizes[d + 1:]) for d, t in enumerate(tap))
+        best.see(np.take_along_axis(planes, places, 1), places)
+    shape = (*lead, *output_size)
+    return best.values.reshape(shape), best.places.reshape(shape)
+
+
+def _fractional(n: int):
+    return lambda input, kernel_size, output_size, _random_samples: _fractional_max_pool(
+        n, input, kernel_size, output_size, _random_samples)
+
+
+for _n in (2, 3):
+    ROUTINES[f"fractional_max_pool{_n}d_with_indices"] = _fractional(_n)
+
+
+# -- to and from places in planes ------------------------------------------------------------------------
+
+
+@routine
+def gather_planes(input, places, n):
+    lead, shape = input.shape[:-n], places.shape[-n:]
+    flat = places.reshape(*places.shape[:-n], -1)
+    out = np.take_along_axis(input.reshape(*lead, -1), flat, -1)
+    return out.reshape(*out.shape[:-1], *shape)
+
+
+@routine
+def scatter_planes(input, places, sizes, accumulate):
+    n = len(sizes)
+    lead, volume = input.shape[:-n], prod(sizes)
+    values = input.reshape(prod(lead), -1)
+    flat = np.broadcast_to(places, input.shape).reshape(values.shape)
+    if flat.size and (flat.min() < 0 or flat.max() >= volume):
+        wrong = flat[(flat < 0) | (flat >= volume)][0]
+        raise RuntimeError(f"Found an invalid max index: {wrong} (output volumes are of size "
+                           f"{'x'.join(map(str, sizes))})")
+    flat = (flat + np.arange(len(values))[:, None] * volume).reshape(-1)
+    if not accumulate or values.dtype.kind not in "fc":
+        out = np.zeros(len(values) * volume, values.dtype)
+        if accumulate:
+            np.add.at(out, flat, values.reshape(-1))
+        else:
+            out[flat] = values.reshape(-1)
+        return out.reshape(*lead, *sizes)
+    return _summed(flat, values.reshape(-1), len(values) * volume).reshape(*lead, *sizes)
+
+
+def _summed(places, values, size: int) -> np.ndarray:
+    """Sums of the values that go to the same place."""
+    if values.dtype.kind == "c":
+        return (_summed(places, values.real, size)
+                + 1j * _summed(places, values.imag, size)).astype(values.dtype)
+    return np.bincount(places, values, size).astype(values.dtype)
+
+
+# -- means of windows ------------------------------------------------------------------------------------
+
+
+class _Means:
+    """Windows whose means are taken, dimension by dimension."""
+
+    def __init__(self, n, sizes, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                 divisor):
+        self.kernel, self.stride, self.padding, _ = sp.pool_options("", n, kernel_size, stride, padding)
+        self.sizes, self.n = sizes, n
+        self.outs = tuple(sp.pooled(*v, 1, ceil_mode) for v in
+                          zip(sizes, self.kernel, self.stride, self.padding, strict=True))
+        self.needed = needed(self.outs, self.kernel, self.stride, (1,) * n)
+        self.divisor = divisor or self._counts(count_include_pad)
+
+    def _counts(self, with_padding: bool):
+        """How many elements each window's mean is over."""
+        counts = []
+        for size, k, s, p, out in zip(self.sizes, self.kernel, self.stride, self.padding, self.outs,
+                                      strict=True):
+            begin = np.arange(out) * s - p
+            end = np.minimum(begin + k, size + p)
+            if not with_padding:
+                begin, end = np.maximum(begin, 0), np.minimum(end, size)
+            counts.append(np.maximum(end - begin, 1))
+        first = counts[0]
+        if all((c == c[0]).all() for c in counts):
+            return int(prod(int(c[0]) for c in counts))
+        for other in counts[1:]:
+            first = np.multiply.outer(first, other)
+        return first
+
+    def divide(self, x):
+        if x.dtype.kind in "iu":
+            quotient = np.abs(x) // self.divisor
+            return np.where(x < 0, -quotient, quotient).astype(x.dtype)
+        divisor = self.divisor
+        if isinstance(divisor, np.ndarray):
+            divisor = divisor.astype(x.real.dtype)
+        return x / divisor
+
+    def _slices(self, dim: int):
+        """Per tap along one dimension, what the windows see."""
+        for tap in range(self.kernel[dim]):
+            at = slice(tap, tap + (self.outs[dim] - 1) * self.stride[dim] + 1, self.stride[dim])
+            yield (..., at, *[slice(None)] * (self.n - 1 - dim))
+
+    def forward(self, x):
+        frame = framed(x, self.padding, self.needed)
+        for dim in range(self.n - 1, -1, -1):
+            total = None
+            for part in self._slices(dim):
+                total = frame[part].copy() if total is None else np.add(total, frame[part],
+                                                                        out=total)
+            frame = total
+        return self.divide(frame)
+
+    def backward(self, g):
+        frame = self.divide(g)
+        for dim in range(self.n):
+            shape = list(frame.shape)
+            shape[dim - self.n] = max(self.needed[dim], self.sizes[dim] + self.padding[dim])
+            spread = np.zeros(shape, frame.dtype)
+            for part in self._slices(dim):
+                spread[part] += frame
+            frame = spread
+        return unframed(frame, self.padding, self.sizes)
+
+
+def _half_in_single(function, x):
+    if x.dtype != np.float16:
+        return function(x)
+    return function(x.astype(np.float32)).astype(np.float16)
+
+
+def _mean(n: int):
+    def avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                 divisor_override=None):
+        means = _Means(n, input.shape[-n:], kernel_size, stride, padding, ceil_mode,
+                       count_include_pad, divisor_override)
+        return _half_in_single(means.forward, input)
+    return avg_pool
+
+
+for _n in (1, 2, 3):
+    ROUTINES[f"avg_pool{_n}d"] = _mean(_n)
+
+
+@routine
+def avg_pool_back(g, sizes, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                  divisor_override):
+    means = _Means(len(sizes), sizes, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                   divisor_override)
+    return _half_in_single(means.backward, g)

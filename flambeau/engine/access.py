@@ -1,0 +1,129 @@
+"""Kernels with computed loads and stores, and the check of indices before they run."""
+
+from __future__ import annotations
+
+from array import array
+from math import prod
+
+from ..core import dtype as dt
+from ..core import expr as ex
+from ..core import shape as sh
+from ..core.device import META
+from ..core.kernel import Fold, Kernel, Operand, Store
+from ..devices.cpu.compile import compile_kernel
+from .eager import engine
+from .tensor import Tensor
+
+class Part:
+    """An operand: how it steps through the loops, and the strides of its computed coordinates."""
+
+    __slots__ = ("dtype", "own", "strides", "written")
+
+    def __init__(self, dtype: dt.dtype, strides, own=(), written: bool = False):
+        self.dtype, self.strides, self.own, self.written = dtype, tuple(strides), tuple(own), written
+
+
+class Program:
+    """Machine code, and the layout it is given."""
+
+    __slots__ = ("last", "layout", "run")
+
+    def __init__(self, shape, parts, stores, params=()):
+        sizes, strides = shape, [p.strides for p in parts]
+        if not any(ex.leaves(e, "index") for e in _exprs(stores)):
+            order = sh.loop_order(shape, strides)
+            sizes, strides = sh.coalesce(tuple(shape[d] for d in order),
+                                         [tuple(s[d] for d in order) for s in strides])
+        if not sizes:
+            sizes, strides = (1,), [(0,)] * len(parts)
+        lane = [s[-1] for s in strides]
+        piled = sizes[-1] > 1 and any(s.combine and lane[s.operand] == 0 for s in stores)
+        lanes = "kept" if not piled and _shared(stores, lane, len(sizes) - 1) else "none"
+        operands = tuple(Operand(p.dtype, _step(s[-1]), p.written)
+                         for p, s in zip(parts, strides, strict=True))
+        self.run = compile_kernel(Kernel(
+            operands, tuple(params), len(sizes), 0, lanes, (("row", tuple(stores)),),
+            indirect=tuple(len(p.own) for p in parts)))
+        words = [prod(sizes), *sizes]
+        for p, s in zip(parts, strides, strict=True):
+            words += [stride * p.dtype.itemsize for stride in s]
+        for p in parts:
+            words += [stride * p.dtype.itemsize for stride in p.own]
+        self.layout = array("q", words)
+        self.last = self.layout.buffer_info()[0] + 8
+
+
+def _step(stride: int) -> str:
+    return "1" if stride == 1 else "0" if stride == 0 else "s"
+
+
+def _exprs(stores):
+    for store in stores:
+        yield store.value
+        yield from store.coordinates or ()
+
+
+def _coordinates(stores):
+    """Every expr that says where something is read or written."""
+    seen, stack = set(), []
+    for store in stores:
+        yield from store.coordinates or ()
+        stack.append(store.value)
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen.add(e)
+            if e.head == "load":
+                yield from e.args
+            stack.extend(e.args)
+
+
+def _shared(stores, lane_strides, axis: int) -> bool:
+    """Whether neighbours along the innermost loop have all coordinates in common."""
+    return all(axis not in ex.leaves(c, "index") and not ex.leaves(c, "load") and
+               all(lane_strides[k] == 0 for k in ex.leaves(c, "input"))
+               for c in _coordinates(stores))
+
+
+# -- bounds ------------------------------------------------------------------------------------------
+
+
+def _extremes_kernel(dtype: dt.dtype):
+    """The least and the greatest of some integers."""
+    x = ex.cast(ex.input(2, dtype), dt.int64)
+    low, high, low2, high2 = (ex.make("state", (), k, dt.int64) for k in range(4))
+    big = ex.const(2**63 - 1, dt.int64)
+    fold = Fold((big, ex.const(-(2**63), dt.int64)), (ex.minimum(low, x), ex.maximum(high, x)),
+                (ex.minimum(low, low2), ex.maximum(high, high2)))
+    stores = tuple(Store(k, ex.make("fold", (), k, dt.int64)) for k in (0, 1))
+    operands = (Operand(dt.int64, "0", True), Operand(dt.int64, "0", True), Operand(dtype, "1"))
+    return compile_kernel(Kernel(operands, (), 1, 1, "reduced", (("fold", fold), ("row", stores))))
+
+
+_extremes: dict = {}
+
+
+def extremes(index: Tensor) -> tuple[int, int]:
+    """The least and the greatest element of an index that has some."""
+    if not index.sig.contiguous:
+        index = engine.contiguous(index)
+    dtype, n = index.sig.dtype, index.sig.numel
+    run = _extremes.get(dtype)
+    if run is None:
+        run = _extremes[dtype] = _extremes_kernel(dtype)
+    found = array("q", (0, 0, n, 1, n, 0, 0, 0, 0, 0, dtype.itemsize))
+    here = found.buffer_info()[0]
+    run(here, here + 8, index.ptr, here + 24)
+    return found[0], found[1]
+
+
+def check_bounds(index: Tensor, low: int, high: int, refuse) -> None:
+    """Every element of an index from low to before high, or what `refuse(element)` raises."""
+    if not index.sig.numel or index.sig.device is META:
+        return
+    least, most = extremes(index)
+    if least < low or most >= high:
+        raise refuse(least if least < low else most)
+
+
+engine.check_bounds = check_bounds

@@ -1,0 +1,423 @@
+"""Reading and writing at places that indices name."""
+
+from __future__ import annotations
+
+from ..core import dtype as dt
+from ..core import expr as e
+from ..core import shape as sh
+from .arithmetic import mul
+from .declare import SAME, composite, engine, pointwise
+from .shape import expand, reshape, unsqueeze
+
+_WHOLE = (dt.int64, dt.int32)
+
+
+def _check_index(name: str, index, allowed=_WHOLE) -> None:
+    if not hasattr(index, "sig"):
+        raise TypeError(f"{name}(): argument 'index' must be Tensor, not {type(index).__name__}")
+    if index.sig.dtype not in allowed:
+        raise RuntimeError(f"{name}(): Expected dtype {'/'.join(d.name for d in reversed(allowed))} "
+                           f"for index, got {index.sig.dtype}")
+
+
+def _within(name: str, index, n: int, error=IndexError, d: int = 0, low: int = 0) -> None:
+    """Refuse an index with elements outside [low, n)."""
+    engine.check_bounds(index, low, n, lambda i: error(
+        f"{name}(): index {i} is out of bounds for dimension {d} with size {n}"))
+
+
+def _raised(x):
+    """A 0-d tensor as a vector of one."""
+    return reshape(x, (1,)) if x.sig.rank == 0 else x
+
+
+# -- along one dimension, an index for every place -------------------------------------------------
+
+
+def _along(name: str, x, dim, index, src=None):
+    """(selection, dimension) of gather and scatter, with every check."""
+    _check_index(name, index)
+    d = sh.wrap_dim(dim, x.sig.rank, name)
+    shape, wanted = tuple(_raised(x).sig.shape), tuple(_raised(index).sig.shape)
+    if index.sig.numel == 0:
+        return engine.along(_raised(index), d), d
+    if len(shape) != len(wanted):
+        raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as "
+                           f"{'input' if src is None else 'self'} tensor")
+    limits = [("input" if src is None else "self", shape, d)]
+    if src is not None and hasattr(src, "sig"):
+        limits.append(("src", tuple(_raised(src).sig.shape), None))
+        if len(limits[1][1]) != len(wanted):
+            raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as src "
+                               "tensor")
+    for called, limit, exempt in limits:
+        if any(a > b for k, (a, b) in enumerate(zip(wanted, limit, strict=True)) if k != exempt):
+            raise RuntimeError(f"{name}(): Expected index {list(wanted)} to be no larger than {called} "
+                               f"{list(limit)}" + ("" if exempt is None else
+                                                   f" apart from dimension {exempt}"))
+    _within(name, index, shape[d], RuntimeError, d)
+    return engine.along(_raised(index), d), d
+
+
+@composite
+def gather(x, dim, index, *, sparse_grad=False):
+    """Elements along a dimension, where an index of the result's shape says."""
+    chosen, _ = _along("gather", x, dim, index)
+    out = engine.taken(_raised(x), chosen, "GatherBackward0")
+    return out if out.sig.rank == index.sig.rank else reshape(out, tuple(index.sig.shape))
+
+
+@composite
+def take_along_dim(x, indices, dim=None):
+    """Elements along a dimension, where an index that broadcasts with the input says."""
+    _check_index("take_along_dim", indices, (dt.int64,))
+    if dim is None:
+        x, indices, dim = reshape(x, (-1,)), reshape(indices, (-1,)), 0
+    if x.sig.rank != indices.sig.rank:
+        raise RuntimeError("torch.take_along_dim(): input and indices should have the same number of "
+                           f"dimensions, but got {x.sig.rank} dimensions for input, and "
+                           f"{indices.sig.rank} dimensions for indices")
+    d = sh.wrap_dim(dim, x.sig.rank, "take_along_dim")
+
+    def without(shape):
+        return (*shape[:d], 1, *shape[d + 1:])
+
+    wide = sh.broadcast("take_along_dim", without(x.sig.shape), without(indices.sig.shape))
+    x = expand(x, (*wide[:d], x.sig.shape[d], *wide[d + 1:]))
+    indices = expand(indices, (*wide[:d], indices.sig.shape[d], *wide[d + 1:]))
+    return gather(x, d, indices)
+
+
+def _source(x, index, value, name: str):
+    """What is scattered, cut to the shape of the index."""
+    if not hasattr(value, "sig"):
+        return engine.full((), value, x.sig.dtype, x.sig.device)
+    if value.sig.dtype is not x.sig.dtype:
+        raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype, got "
+                           f"{x.sig.dtype} and {value.sig.dtype}")
+    value = _raised(value)
+    wanted = tuple(_raised(index).sig.shape)
+    for d, n in enumerate(wanted):
+        if len(wanted) == value.sig.rank and value.sig.shape[d] > n:
+            value = engine.narrow(value, d, 0, n)
+    return value
+
+
+_COMBINES = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "amax",
+             "amin": "amin"}
+
+
+def _scatter(name: str, x, dim, index, src=None, *, value=None, reduce=None):
+    given = src if src is not None else value
+    if given is None:
+        raise TypeError(f"{name}() missing 1 required positional argument: 'src'")
+    combine = None
+    if reduce is not None:
+        if reduce not in ("add", "multiply"):
+            raise RuntimeError(f"{name}(): reduce argument must be either add or multiply.")
+        combine = _COMBINES[reduce]
+    chosen, _ = _along(name, x, dim, index, given)
+    return chosen, _source(x, index, given, name), combine
+
+
+def _scatter_add(name: str, x, dim, index, src):
+    chosen, _ = _along(name, x, dim, index, src)
+    return chosen, _source(x, index, src, name), "add"
+
+
+# -- along one dimension, a vector of places --------------------------------------------------------
+
+
+def _rows(name: str, x, dim, index, source=None, error=IndexError, low=0):
+    """(selection, dimension) of the index_ family."""
+    d = sh.wrap_dim(dim, x.sig.rank, name)
+    if index.sig.rank > 1:
+        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {index.sig.rank} "
+                         f"with type: {index.sig.dtype} and size: {list(index.sig.shape)}")
+    shape = tuple(_raised(x).sig.shape)
+    _within(name, index, shape[d], error, d, low)
+    if low:
+        index = engine.remainder(index, max(shape[d], 1))
+    return engine.rows(index, shape, d), d
+
+
+@composite
+def index_select(x, dim, index):
+    """The places along a dimension that a vector names."""
+    if index.sig.rank > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector, but got dim: "
+                         f"{index.sig.rank}")
+    _check_index("index_select", index)
+    if x.sig.rank == 0 and index.sig.numel != 1:
+        raise RuntimeError("index_select(): Index to scalar can have only 1 value, got "
+                           f"{index.sig.numel} value(s)")
+    chosen, _ = _rows("index_select", x, dim, index)
+    out = engine.taken(_raised(x), chosen, "IndexSelectBackward0")
+    return out if x.sig.rank else reshape(out, ())
+
+
+def _index_add(name: str, x, dim, index, source, *, alpha=1):
+    if index.sig.dtype not in _WHOLE:
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index but got: "
+                           f"{index.sig.dtype}")
+    _same_dtype(name, x, source, RuntimeError)
+    chosen, d = _rows(name, x, dim, index)
+    _check_source(name, x, d, index, source, RuntimeError)
+    if alpha != 1:
+        source = mul(source, alpha)
+    return chosen, _raised(source), "add"
+
+
+def _same_dtype(name: str, x, source, error) -> None:
+    if source.sig.dtype is not x.sig.dtype:
+        raise error(f"{name}(): self and source expected to have the same dtype, but got (self) "
+                    f"{x.sig.dtype} and (source) {source.sig.dtype}")
+
+
+def _check_source(name: str, x, d: int, index, source, error) -> None:
+    """One slice for every place, of the tensor's own shape."""
+    have, given = tuple(_raised(x).sig.shape), tuple(_raised(source).sig.shape)
+    wanted = (*have[:d], index.sig.numel, *have[d + 1:])
+    if given != wanted:
+        raise error(f"{name}(): source has shape {list(source.sig.shape)}; with {index.sig.numel} "
+                    f"indices along dimension {d} of a tensor of shape {list(x.sig.shape)} it must "
+                    f"have shape {list(wanted)}")
+
+
+def _index_copy(name: str, x, dim, index, source):
+    d = sh.wrap_dim(dim, x.sig.rank, name)
+    if index.sig.rank > 1:
+        raise IndexError(f"{name}(): Index should have dimension 1 or 0 (got {index.sig.rank})")
+    if source.sig.rank == 0 and index.sig.numel != 1:
+        raise IndexError(f"{name}(): When source is scalar, index should have one element (got "
+                         f"{index.sig.numel})")
+    if source.sig.rank and x.sig.rank and source.sig.rank != x.sig.rank:
+        raise IndexError(f"{name}(): When source and destination are not scalars, their dimensionality "
+                         f"must match. Source dimensionality ({source.sig.rank}), destination "
+                         f"dimensionality ({x.sig.rank})")
+    if index.sig.dtype is not dt.int64:
+        raise IndexError(f"{name}(): Expected a long tensor for index, but got {index.sig.dtype}")
+    _same_dtype(name, x, source, RuntimeError)
+    if source.sig.rank or x.sig.rank <= 1:
+        if source.sig.rank and index.sig.numel != _raised(source).sig.shape[d]:
+            raise IndexError(f"{name}(): Number of indices ({index.sig.numel}) should be equal to "
+                             f"source.size(dim): ({_raised(source).sig.shape[d]})")
+        _check_source(name, x, d, index, source, RuntimeError)
+    chosen, _ = _rows(name, x, dim, index)
+    return chosen, _raised(source), None
+
+
+def _index_fill(name: str, x, dim, index, value):
+    if index.sig.dtype is not dt.int64:
+        raise IndexError(f"{name}(): Expected dtype int64 for index.")
+    if hasattr(value, "sig"):
+        if value.sig.rank:
+            raise RuntimeError(f"{name}(): only supports a 0-dimensional value tensor, but got tensor "
+                               f"with {value.sig.rank} dimension(s).")
+        value = engine.cast(value, x.sig.dtype)
+    else:
+        if isinstance(value, complex) and x.sig.dtype.kind != "c":
+            raise RuntimeError(f"{name}(): Converting complex Scalar to non-complex type is not "
+                               "supported")
+        value = engine.full((), value, x.sig.dtype, x.sig.device)
+    n = _raised(x).sig.shape[sh.wrap_dim(dim, x.sig.rank, name)]
+    chosen, _ = _rows(name, x, dim, index, low=-n)
+    return chosen, value, None
+
+
+# -- any elements -----------------------------------------------------------------------------------
+
+
+@composite
+def take(x, index):
+    """Elements of the flattened tensor, where an index says."""
+    if index.sig.dtype is not dt.int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.sig.dtype}")
+    if x.sig.numel == 0 and index.sig.numel:
+        raise IndexError("take(): tried to take from an empty tensor")
+    flat = reshape(x, (x.sig.numel,))
+    return engine.taken(flat, _anywhere("take", flat, index), "TakeBackward0")
+
+
+def _anywhere(name: str, flat, index):
+    n = flat.sig.numel
+    engine.check_bounds(index, -n, n, lambda i: IndexError(
+        f"{name}(): out of range: tried to access index {i} on a tensor of {n} elements."))
+    return engine.index_selection(flat, [index])
+
+
+@composite
+def put(x, index, source, accumulate=False):
+    """A copy with elements of the flattened tensor replaced, or added to."""
+    return engine.overwritten(put_, x, index, source, accumulate)
+
+
+@composite(function_form=False)
+def put_(x, index, source, accumulate=False):
+    """In-place form of `put`."""
+    if index.sig.dtype is not dt.int64:
+        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.sig.dtype}")
+    if source.sig.dtype is not x.sig.dtype:
+        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self."
+                           f"dtype = {x.sig.dtype} and source.dtype = {source.sig.dtype}")
+    if index.sig.numel != source.sig.numel:
+        raise RuntimeError(f"put_(): Expected source and index to have the same number of elements, "
+                           f"but got source.numel() = {source.sig.numel}, index.numel() = "
+                           f"{index.sig.numel}")
+    if x.sig.numel == 0 and index.sig.numel:
+        raise IndexError("put_(): tried to put elements into an empty tensor")
+    places = engine.index_selection
+    combine = "add" if accumulate else None
+    flat = reshape(x, (x.sig.numel,))
+    index, source = reshape(index, (-1,)), reshape(source, (-1,))
+    if flat.mem is not x.mem:  # the elements do not lie in a row
+        chosen = _anywhere("put_", flat, index)
+        return x.copy_(reshape(engine.put(flat, chosen, source, combine, "PutBackward0"),
+                               tuple(x.sig.shape)))
+    _anywhere("put_", flat, index)
+    engine.put_(flat, places(flat, [index]), source, combine, "put_", "PutBackward0")
+    return x
+
+
+@composite
+def index_put(x, indices, values, accumulate=False):
+    """A copy with the elements that index tensors select replaced, or added to."""
+    chosen, values = _put_args(x, indices, values)
+    return engine.put(x, chosen, values, "add" if accumulate else None, "IndexPutBackward0")
+
+
+@composite
+def index_put_(x, indices, values, accumulate=False):
+    """In-place form of `index_put`."""
+    chosen, values = _put_args(x, indices, values)
+    return engine.put_(x, chosen, values, "add" if accumulate else None, "index_put_",
+                       "IndexPutBackward0")
+
+
+def _put_args(x, indices, values):
+    if values.sig.dtype is not x.sig.dtype:
+        raise RuntimeError("Index put requires the source and destination dtypes match, got "
+                           f"{x.sig.dtype} for the destination and {values.sig.dtype} for the source.")
+    chosen = engine.index_selection(x, engine.index_tensors(x, indices))
+    return chosen, engine.fitting(values, chosen.loops)
+
+
+# -- masks -------------------------------------------------------------------------------------------
+
+
+@pointwise(SAME, promote=(0,))
+def masked_fill(x, mask, value):
+    """x, but `value` where a mask holds."""
+    return e.where(mask, e.cast(value, x.dtype), x)
+
+
+@composite
+def masked_select(x, mask):
+    """The elements where a mask holds, in a row."""
+    if mask.sig.dtype is not dt.bool_:
+        raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.sig.dtype}")
+    shape = sh.broadcast("masked_select", tuple(x.sig.shape), tuple(mask.sig.shape))
+    x, mask = expand(x, shape), expand(mask, shape)
+    if not shape:
+        x, mask = reshape(x, (1,)), reshape(mask, (1,))
+    return engine.taken(x, engine.index_selection(x, [mask, *[None] * (x.sig.rank - 1)]),
+                        "MaskedSelectBackward0")
+
+
+@composite
+def masked_scatter(x, mask, source):
+    """A copy with the elements where a mask holds replaced by those of source, in order."""
+    shape = sh.broadcast("masked_scatter", tuple(x.sig.shape), tuple(mask.sig.shape))
+    return engine.overwritten(masked_scatter_, expand(x, shape), mask, source)
+
+
+@composite(function_form=False)
+def masked_scatter_(x, mask, source):
+    """In-place form of `masked_scatter`."""
+    if source.sig.dtype is not x.sig.dtype:
+        raise RuntimeError(f"masked_scatter_: expected self and source to have same dtypes but got "
+                           f"{x.sig.dtype} and {source.sig.dtype}")
+    if mask.sig.dtype is not dt.bool_:
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype "
+                           f"{mask.sig.dtype}")
+    mask = expand(mask, tuple(x.sig.shape))
+    whole = x
+    if not x.sig.rank:
+        x, mask = unsqueeze(x, 0), unsqueeze(mask, 0)
+    chosen = engine.index_selection(x, [mask, *[None] * (x.sig.rank - 1)])
+    count = chosen.loops[0]
+    if count > source.sig.numel:
+        raise RuntimeError(f"masked_scatter: expected number of elements in source ({source.sig.numel})"
+                           f" to be at least the number of ones in mask ({count})")
+    values = engine.narrow(reshape(source, (-1,)), 0, 0, count)
+    engine.put_(x, chosen, values, None, "masked_scatter_", "MaskedScatterBackward0")
+    return whole
+
+
+# -- both forms of what only prepares a selection and values ---------------------------------------------
+
+
+def _both(name: str, prepare, label: str):
+    """Declare `name` and `name_` from one preparation."""
+    def form(x, *args, **kwargs):
+        chosen, value, combine = prepare(name, x, *args, **kwargs)
+        out = engine.put(_raised(x), chosen, value, combine, label)
+        return out if x.sig.rank else reshape(out, ())
+
+    def form_(x, *args, **kwargs):
+        chosen, value, combine = prepare(f"{name}_", x, *args, **kwargs)
+        engine.put_(_raised(x), chosen, value, combine, f"{name}_", label)
+        return x
+
+    form.__doc__ = f"A copy of the tensor after `{name}_`."
+    form_.__doc__ = _DOCS[name]
+    form.__name__, form_.__name__ = name, f"{name}_"
+    return composite(form), composite(function_form=False)(form_)
+
+
+_DOCS = {
+    "scatter":     "Write elements along a dimension, where an index says.",
+    "scatter_add": "Add elements along a dimension, where an index says.",
+    "index_add":   "Add slices along a dimension at the places a vector names.",
+    "index_copy":  "Write slices along a dimension at the places a vector names.",
+    "index_fill":  "Write one value along a dimension at the places a vector names.",
+}
+
+scatter, scatter_ = _both("scatter", _scatter, "ScatterBackward0")
+scatter_add, scatter_add_ = _both("scatter_add", _scatter_add, "ScatterAddBackward0")
+index_add, index_add_ = _both("index_add", _index_add, "IndexAddBackward0")
+index_copy, index_copy_ = _both("index_copy", _index_copy, "IndexCopyBackward0")
+index_fill, index_fill_ = _both("index_fill", _index_fill, "IndexFillBackward0")
+
+
+# -- places ---------------------------------------------------------------------------------------------
+
+
+@composite
+def nonzero(x, *, as_tuple=False):
+    """The places of elements that are not zero: one row each, or one vector per dimension."""
+    places = engine.nonzero(_raised(x) if as_tuple else x)
+    return places.unbind(1) if as_tuple else places
+
+
+@composite
+def argwhere(x):
+    """The places of elements that are not zero, one row each."""
+    return engine.nonzero(x)
+
+
+@composite(method=False)
+def unravel_index(indices, shape):
+    """Flat places in a tensor of a shape, as one tensor of coordinates per dimension."""
+    if not hasattr(indices, "sig") or indices.sig.dtype.kind not in "iu":
+        raise ValueError("expected 'indices' to be integer dtype")
+    shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"'shape' cannot have negative values, but got {shape}")
+    found, step = [], 1
+    for n in reversed(shape):
+        found.append(engine.remainder(engine.floor_divide(indices, step), n))
+        step *= n
+    return tuple(reversed(found))
+
+
