@@ -36,6 +36,7 @@ from .engine.create import (
     zeros,
     zeros_like,
 )
+from .engine.dlpack import from_dlpack, to_dlpack
 from .engine.generator import (
     Generator,
     default_generator,
@@ -105,6 +106,8 @@ from .engine.settings import (
     typename,
     use_deterministic_algorithms,
 )
+from .engine.storages import TypedStorage, UntypedStorage, is_storage
+from .engine.storages import legacy_storages as _legacy_storages
 from .engine.tensor import Size, Tensor
 
 __version__ = "0.1.0"
@@ -116,11 +119,11 @@ _names = globals()
 _names.update({name: f for name, f in _assemble.functions.items()
                if "." not in name and name not in _names})
 _names.update(_create.legacy_types)
+_names.update(_legacy_storages)
 _names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMATS,
                                             *_formats.LAYOUTS)})
 _names.update(_dtype.ALIASES)
 
-__getattr__, __dir__ = _lazy.subpackages(__name__, (
-    "autograd", "datasets", "distributions", "fft", "linalg", "nn", "optim", "random", "signal",
-    "special", "utils",
-))
+__all__ = sorted(name for name, value in _names.items()
+                 if not name.startswith("_") and not isinstance(value, type(_lazy)))
+__getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0])

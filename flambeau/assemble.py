@@ -12,15 +12,19 @@ from .core.device import resolve
 from .engine import (
     convert,
     create,
+    dlpack,
     indexing,
     inplace,
     join,
+    movement,
     moves,
     protocol,
     random,
     restride,
     results,
     sequence,
+    storages,
+    subclass,
 )
 from .engine.dispatch import plug
 from .engine.eager import engine, operator_forms
@@ -41,7 +45,12 @@ ALIASES = {
     "concatenate": "cat", "divide": "div", "fix": "trunc", "greater": "gt", "greater_equal": "ge",
     "less": "lt", "less_equal": "le", "moveaxis": "movedim", "multiply": "mul", "negative": "neg",
     "not_equal": "ne", "subtract": "sub", "swapaxes": "transpose", "swapdims": "transpose",
-    "row_stack": "vstack", "ger": "outer", "linalg.matmul": "matmul",
+    "row_stack": "vstack", "unsafe_chunk": "chunk", "unsafe_split": "split",
+    "unsafe_split_with_sizes": "split_with_sizes",
+    "nn.functional.pixel_shuffle": "pixel_shuffle",
+    "nn.functional.pixel_unshuffle": "pixel_unshuffle",
+    "nn.functional.channel_shuffle": "channel_shuffle", "native_channel_shuffle": "channel_shuffle",
+    "ger": "outer", "linalg.matmul": "matmul",
     "linalg.matrix_power": "matrix_power", "linalg.matrix_exp": "matrix_exp", "special.expit": "sigmoid", "special.exp2": "exp2",
     "special.digamma": "digamma", "special.erf": "erf", "special.erfc": "erfc",
     "special.erfinv": "erfinv", "special.expm1": "expm1", "special.gammainc": "igamma",
@@ -58,6 +67,7 @@ OPERATORS = {
     "__sub__": ("sub", False), "__rsub__": ("sub", True),
     "__mul__": ("mul", False), "__rmul__": ("mul", True),
     "__truediv__": ("true_divide", False), "__rtruediv__": ("true_divide", True),
+    "__div__": ("true_divide", False), "__rdiv__": ("true_divide", True),
     "__floordiv__": ("floor_divide", False), "__rfloordiv__": ("floor_divide", True),
     "__mod__": ("remainder", False), "__rmod__": ("remainder", True),
     "__pow__": ("pow", False), "__rpow__": ("pow", True),
@@ -73,6 +83,7 @@ OPERATORS = {
 }
 INPLACE_OPERATORS = {
     "__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "true_divide",
+    "__idiv__": "true_divide",
     "__ifloordiv__": "floor_divide", "__imod__": "remainder", "__ipow__": "pow",
     "__iand__": "bitwise_and", "__ior__": "bitwise_or", "__ixor__": "bitwise_xor",
     "__ilshift__": "bitwise_left_shift", "__irshift__": "bitwise_right_shift",
@@ -146,7 +157,7 @@ def install() -> None:
                 setattr(Tensor, form.__name__, form)
             if op.function_form:
                 functions.setdefault(f"{key}_", form)
-    for part in (create, moves, random):
+    for part in (create, moves, random, storages, dlpack):
         part.install()
     for name, (target, swapped) in OPERATORS.items():
         if target in registry:
@@ -165,6 +176,7 @@ def install() -> None:
         for suffix in ("", "_"):
             if "." not in alias and hasattr(Tensor, name + suffix):
                 setattr(Tensor, alias + suffix, getattr(Tensor, name + suffix))
+    subclass.install(registry, functions)
 
 
 def _attribute_setter(run):
@@ -247,13 +259,16 @@ engine.clone = identity.run
 engine.identity = identity
 engine.into_out = inplace.into_out
 engine.overwrite = inplace.overwrite
+engine.fill_form = lambda x, value: inplace.pointwise_inplace(registry["fill"], x, value)
 engine.item = convert.item
 engine.resize = inplace.resized
 engine.copy_into = inplace.copy_into
 engine.overwrite = inplace.overwrite
+engine.fill_form = lambda x, value: inplace.pointwise_inplace(registry["fill"], x, value)
 engine.add = registry["add"].run
 engine.divide = registry["true_divide"].run
-for _name in ("floor_divide", "narrow", "real", "remainder", "select", "transpose", "unbind", "view"):
+for _name in ("diagonal", "floor_divide", "narrow", "real", "remainder", "select",
+              "slice", "transpose", "unbind", "view"):
     setattr(engine, _name, registry[_name].run)
 engine.view_dtype = engine.view
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import os
 import sys
 
 
-def subpackages(package: str, names):
-    """(__getattr__, __dir__) of a package that serves these sub-packages lazily."""
-    names = frozenset(names)
+def subpackages(package: str, folder: str):
+    """(__getattr__, __dir__) of a package that imports what lies in its folder when asked for it."""
+    names = frozenset(name.removesuffix(".py") for name in os.listdir(folder)
+                      if not name.startswith("_"))
 
     def __getattr__(name: str):
         if name in names:

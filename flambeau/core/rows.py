@@ -3,7 +3,8 @@
 A row program is a Python function of a recorder and of elements. Its parameters say by annotation
 how a tensor lies over the rows: `each` has an element per place, `once` one per row, `along` one
 per position within a row. What follows `*` are numbers, given when the kernel runs, or anything
-else, which is part of the kernel. A result is `rows.each(...)` or `rows.once(...)`.
+else, which is part of the kernel. A result is `rows.each(...)`, `rows.once(...)`, or
+`rows.kept(...)`, which is once per row and broadcasts against the rows.
 
     def softmax(rows, x: each):
         raised = exp(x - rows.max(x))
@@ -21,6 +22,7 @@ from .expr import Expr
 from .kernel import Fold
 
 each, once, along = "each", "once", "along"
+kept = "kept"  # of results: once per row, the dimensions of a row staying with size 1
 
 _WIDER = {dt.float32: dt.float64}
 
@@ -73,6 +75,9 @@ class Rows:
 
     def once(self, value: Expr, dtype: dt.dtype | None = None) -> Result:
         return Result(once, value, dtype)
+
+    def kept(self, value: Expr, dtype: dt.dtype | None = None) -> Result:
+        return Result(kept, value, dtype)
 
 
 class Program:

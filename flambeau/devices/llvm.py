@@ -867,7 +867,8 @@ def _walk(e: Expr) -> set[Expr]:
 def _expanded(kind: str, payload):
     if kind == "fold":
         return Fold(*(tuple(map(ex.expand, part))
-                      for part in (payload.start, payload.step, payload.merge)))
+                      for part in (payload.start, payload.step, payload.merge)),
+                    _expanded("running", payload.running))
     return tuple(Store(s.operand, ex.expand(s.value), None if s.coordinates is None else
                        tuple(map(ex.expand, s.coordinates)), s.combine) for s in payload)
 

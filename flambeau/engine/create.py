@@ -566,16 +566,6 @@ legacy_types = {name: tensortype(name, (), {
 legacy_names = {dtype: f"torch.{name}" for name, dtype in LEGACY.items()}
 
 
-def construct(cls, *args, device=None):
-    """torch.Tensor(...) and its subclasses."""
-    x = legacy(None, dt.default_float(), args, device)
-    if cls is Tensor:
-        return x
-    out = object.__new__(cls)
-    out.sig, out.mem, out.ptr, out.node = x.sig, x.mem, x.ptr, x.node
-    return out
-
-
 def new(self, *args, device=None):
     """A legacy constructor of this tensor's dtype."""
     return legacy(type(self), self.sig.dtype, args, device)
@@ -587,7 +577,6 @@ METHODS["new"] = new
 def install() -> None:
     for name, method in METHODS.items():
         setattr(Tensor, name, method)
-    Tensor.__new__ = staticmethod(construct)
 
 
 engine.moved = moved

@@ -34,7 +34,9 @@ def plug(op: Op) -> None:
         op.run = reduction_front(op)
     elif isinstance(op, View):
         op.run = view_front(op)
-    elif isinstance(op, (Library, Indexed)):
+    elif isinstance(op, Indexed):
+        op.run = indexed_front(op)
+    elif isinstance(op, Library):
         op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
         op.run = composite_front(op)
@@ -62,7 +64,8 @@ def library_front(op: Op):
 
 
 def check_tensor(op: Op, name: str, value) -> None:
-    optional = name in op.defaults and op.defaults[name] is None
+    optional = op.body.__annotations__.get(name) == "T | None" or (
+        name in op.defaults and op.defaults[name] is None)
     ok = isinstance(value, (Tensor, list, tuple)) or (value is None and optional)
     if not ok:
         position = op.names.index(name) + 1

@@ -124,10 +124,7 @@ def plain_call(op: Pointwise, args: tuple):
         return found[0]
     args = tuple(operand(op, a) for a in args)
     if all(not isinstance(a, Tensor) for a in args):
-        if len(args) == 1:
-            raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
-                            f"{type(args[0]).__name__}")
-        args = (as_scalar_tensor(args[0]), *args[1:])
+        args = from_numbers(op, args)
     first, *rest = [_slot(op, a.sig if isinstance(a, Tensor) else a) for a in args]
     table = op.plans if not rest else op.plans.setdefault(first, {})
     plan = table.get(rest[0] if rest else first)
@@ -196,8 +193,16 @@ def is_number(a) -> bool:
         hasattr(a, "dtype") and getattr(a, "shape", None) == ())
 
 
-def as_scalar_tensor(value):
-    return engine.tensor(value)
+#: ops that take numbers alone
+OF_NUMBERS = frozenset(("add", "sub", "mul", "true_divide"))
+
+
+def from_numbers(op: Pointwise, args: tuple) -> tuple:
+    """Operands that are all numbers, the first as a tensor; most ops refuse them."""
+    if op.name not in OF_NUMBERS:
+        raise TypeError(f"{op.name}(): argument '{public_names(op)[0]}' (position 1) must be Tensor, "
+                        f"not {type(args[0]).__name__}")
+    return (engine.tensor(args[0]), *args[1:])
 
 
 def same_place(op, args) -> None:
@@ -223,8 +228,7 @@ def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
         if unknown:
             raise TypeError(f"{op.name}() got an unexpected keyword argument '{unknown.pop()}'")
         if not any(isinstance(a, Tensor) for a in args):
-            args = (as_scalar_tensor(args[0]), *args[1:])
-            return pointwise_call(op, args, attributes)
+            return pointwise_call(op, from_numbers(op, args), attributes)
         same_place(op, args)
         operands = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
         if op.check is not None:
@@ -277,8 +281,11 @@ def record_pointwise(op, out, back, args, attributes) -> None:
 # -- in place --------------------------------------------------------------------------------------
 
 
-def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict) -> Tensor:
-    """Compute an op into a tensor that exists: in-place forms and `out=`."""
+def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict, before=None):
+    """Compute an op into a tensor that exists: in-place forms and `out=`.
+
+    Returns how to go back, which `before` is told while the tensor is still what it was.
+    """
     args = tuple(operand(op, a) for a in args)
     keyed, numbers = pw.split_attributes(op, attributes)
     same_place(op, (target, *args))
@@ -290,6 +297,8 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict)
         if op.check is not None:
             op.check(operands, attributes)
         plan = op.plans[key] = pw.plan(op, operands, keyed, target.sig)
+    if before is not None:
+        before(plan[4])
     sources = [a for a in args if isinstance(a, Tensor)]
     safe = [s if not overlaps(s, target) else engine.clone(s.detach()) for s in sources]
     plan[2](target.ptr, *[s.ptr for s in safe], *flat_numbers(

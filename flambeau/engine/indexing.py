@@ -393,7 +393,7 @@ def nonzero(x: Tensor) -> Tensor:
     if x.sig.device is META:
         raise RuntimeError("nonzero: the shape of the result depends on values that a meta tensor does "
                            "not have")
-    return from_data(np.argwhere(to_array(x)).astype(np.int64, copy=False).reshape(-1, x.sig.rank))
+    return from_data(np.argwhere(to_array(x)).astype(np.int64, copy=False))
 
 
 def overwritten(form, x: Tensor, *args) -> Tensor:

@@ -12,7 +12,7 @@ from ..core.device import META
 from ..ops.declare import Pointwise
 from .eager import alias, changed, check_writable, engine, overlaps, pointwise_into
 from .modes import modes
-from .node import Edge, attach, edge_of, kept_values, new_node
+from .node import attach, edge_of, kept_values, new_node
 from .tensor import LEAF, Tensor, base_of, make, signature
 
 
@@ -23,26 +23,39 @@ def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor
     args = (x, *others)
     nodes = [a.node if isinstance(a, Tensor) else None for a in args]
     recording = modes.grad and any(n is not None for n in nodes)
-    before = alias(x) if recording else None
     parents = tuple(edge_of(a) if isinstance(a, Tensor) and a.node is not None else None for a in args)
-    versions = tuple(a.mem.version if isinstance(a, Tensor) else 0 for a in args)
-    back = pointwise_into(op, x, args, attributes)
+    copies: dict[int, Tensor] = {}  # of what the way back reads and this call is about to change
+
+    def copy_kept(back) -> None:
+        keep = 0 if back is None else back.keep[_wanting(parents)]
+        for i, a in enumerate(args):
+            if isinstance(a, Tensor) and keep >> i & 1 and (a is x or overlaps(a, x)):
+                copies[i] = _copied(a)
+
+    back = pointwise_into(op, x, args, attributes, copy_kept if recording else None)
     changed(x)
     if recording and back is not None:
-        _record_change(x, back, args, parents, versions, attributes, before)
+        _record_change(x, back, args, parents, attributes, copies)
     return x
 
 
-def _record_change(x, back, args, parents, versions, attributes, before) -> None:
-    wanting = sum(1 << i for i, p in enumerate(parents) if p is not None)
-    keep = back.keep[wanting]
-    kept = tuple([(before if a is args[0] else a) if keep >> i & 1 or not isinstance(a, Tensor)
+def _wanting(parents) -> int:
+    return sum(1 << i for i, p in enumerate(parents) if p is not None)
+
+
+def _copied(a: Tensor) -> Tensor:
+    """The elements as they are now, at the same place of the graph, to be differentiated again."""
+    copy = engine.without_grad(engine.clone, a)
+    copy.node = None if a.node is LEAF else a.node
+    return copy
+
+
+def _record_change(x, back, args, parents, attributes, copies) -> None:
+    keep = back.keep[_wanting(parents)]
+    kept = tuple([copies.get(i, a) if keep >> i & 1 or not isinstance(a, Tensor)
                   else None for i, a in enumerate(args)]
                  + [alias(x) if keep >> len(args) & 1 else None])
     node = new_node(back, parents, kept, (x.sig,))
-    node.versions = (*versions, x.mem.version if keep >> len(args) & 1 else 0)
-    node.versions = tuple(v if k is not None else 0
-                          for v, k in zip(node.versions, kept, strict=True))
     if attributes:
         node.more("attributes").update(attributes)
     replace_history(x, node)
@@ -121,8 +134,12 @@ def _refresh_views(x: Tensor, base: Tensor, but: Tensor | None = None) -> None:
 
 
 def into_out(op: Pointwise, args, attributes, out: Tensor) -> Tensor:
-    """Compute an op into `out`, resized if it is empty."""
-    return write_out(op.name, engine.without_grad(op.run, *args, **attributes), args, out)
+    """Compute an op into `out`, resized if it has another shape."""
+    result = engine.without_grad(op.run, *args, **attributes)
+    if op.rule == dt.COMPLEX and isinstance(out, Tensor) and out.sig.dtype is not result.sig.dtype:
+        raise RuntimeError(f"{op.name}: Expected object of scalar type {result.sig.dtype.name} but got "
+                           f"scalar type {out.sig.dtype.name} for argument 'out'")
+    return write_out(op.name, result, args, out)
 
 
 def write_out(name: str, result, args, out):
@@ -137,15 +154,35 @@ def write_out(name: str, result, args, out):
             isinstance(a, Tensor) and a.node is not None for a in args)):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic "
                            "differentiation, but one of the arguments requires grad.")
-    if not dt.can_cast(result.sig.dtype, out.sig.dtype):
-        raise RuntimeError(f"{name}: result type {result.sig.dtype.name} can't be cast to the desired "
-                           f"output type {out.sig.dtype.name}")
+    _check_out(name, result.sig.dtype, args, out)
     if out.sig.shape != result.sig.shape:
         engine.resize(out, result.sig.shape)
     if out.sig.device is not META:
         copy_into(out, result)
     changed(out)
     return out
+
+
+#: ops that write only into tensors of exactly their result's dtype
+EXACT_OUT = frozenset((
+    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "cummax", "cummin", "kthvalue",
+    "log_softmax", "max", "median", "min", "mode", "nanmedian", "softmax", "sort", "topk"))
+#: ops whose `out` may not share memory with what they read
+APART_OUT = frozenset(("kthvalue",))
+
+
+def _check_out(name: str, found: dt.dtype, args, out: Tensor) -> None:
+    given = out.sig.dtype
+    if name in EXACT_OUT and given is not found:
+        raise RuntimeError(f"{name}: Expected out tensor to have dtype {found.name}, but got "
+                           f"{given.name} instead")
+    if not dt.can_cast(found, given):
+        raise RuntimeError(f"{name}: result type {found.name} can't be cast to the desired output "
+                           f"type {given.name}")
+    if name in APART_OUT and any(isinstance(a, Tensor) and a.mem is out.mem for a in args):
+        raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and the "
+                           "written-to tensor refer to a single memory location. Please clone() the "
+                           "tensor before performing the operation.")
 
 
 def copy_into(target: Tensor, source: Tensor) -> None:
@@ -173,19 +210,6 @@ def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     return x
 
 
-def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
-    """x = run(x, ...), in x's own memory: what has no form of its own that works in place."""
-    check_writable(x, name)
-    result = run(engine.clone(x) if modes.grad and x.node is not None else x, *args, **kwargs)
-    if result.sig.shape != x.sig.shape:
-        raise RuntimeError(f"{name}: output with shape {list(x.sig.shape)} doesn't match the broadcast "
-                           f"shape {list(result.sig.shape)}")
-    if not dt.can_cast(result.sig.dtype, x.sig.dtype):
-        raise RuntimeError(f"{name}: result type {result.sig.dtype.name} can't be cast to the desired "
-                           f"output type {x.sig.dtype.name}")
-    return copy_(x, result)
-
-
 class CopyBack:
     """Goes back through copy_: nothing to what was there, everything to what was copied."""
 
@@ -205,7 +229,8 @@ class CopyBack:
 def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
     """x = run(x, ...), in x's own memory: the in-place form of what is not one kernel."""
     check_writable(x, name)
-    result = run(x, *args, **kwargs)
+    # A recorded step may keep its operand, which is about to change: it gets a copy to keep.
+    result = run(engine.clone(x) if modes.grad and x.node is not None else x, *args, **kwargs)
     if tuple(result.sig.shape) != tuple(x.sig.shape):
         raise RuntimeError(f"{name}: output with shape {list(x.sig.shape)} doesn't match the broadcast "
                            f"shape {list(result.sig.shape)}")

@@ -107,7 +107,7 @@ def _param_dtype(kind: type, compute: dt.dtype) -> dt.dtype:
         return compute.to_real()
     if kind is complex:
         return compute.to_complex() if compute.kind == "f" else compute
-    return dt.float64 if kind is float else dt.int64 if compute is not dt.bool_ else dt.bool_
+    return dt.float64 if kind is float else dt.bool_ if kind is bool and compute is dt.bool_ else dt.int64
 
 
 @lru_cache(maxsize=8192)
@@ -409,7 +409,7 @@ class Back:
                 continue
             derived, order = entry
             if derived is None:
-                results.append(again(g))
+                results.append(again(g) if order else self._zero(i, g))
                 continue
             args = [g if k == 0 else self._result(node, kept) if k == -1 else kept[k - 1]
                     for k in order]
@@ -435,8 +435,11 @@ class Back:
         if entry is None:
             return [f"    part{i} = None"]
         derived, order = entry
+        if entry is ZERO:
+            scope["zero"] = self._zero
+            return [f"    part{i} = zero({i}, g) if parents[{i}] is not None else None"]
         if derived is None:  # handed on; but the same object only once
-            before = any(e is not None and e[0] is None for e in self._entries[:i])
+            before = any(e is not None and e[0] is None and e[1] for e in self._entries[:i])
             value = "(again(g) if part0 is not None else g)" if before else "g"
             return [f"    part{i} = {value} if parents[{i}] is not None else None"]
         scope[f"run{i}"] = derived.run
@@ -453,6 +456,9 @@ class Back:
         if checks:
             lines += [f"    elif {' or '.join(checks)}:", "        return carefully(node, g)"]
         return [*lines, "    else:", f"        part{i} = run{i}({', '.join(args)})"]
+
+    def _zero(self, i: int, g: Tensor) -> Tensor:
+        return self.op.engine.full(g.sig.shape, 0, self.dtypes[i], g.sig.device)
 
     def _result(self, node, kept):
         return reattached(kept[len(self.dtypes)], node)

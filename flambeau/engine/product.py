@@ -1,7 +1,8 @@
 """Plans and fronts of matrix products: matmul and its special ranks, and linear.
 
-A plan is (signature of the result, where its memory comes from, native function, address of its
-words, the words). Operands that BLAS can read where they lie, transposed or not, are not copied.
+A plan is what pointwise plans are (see Plan there), and native fronts run it: the kernel takes the
+address of words that describe the product. Operands that BLAS can read where they lie, transposed
+or not, are not copied.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU, META
 from ..devices.cpu import gemm
+from ..devices.cpu.bridge import GIL_THRESHOLD
+from ..devices.cpu.compile import ADDRESSES
 from ..ops.declare import Op, engine, registry
 from ..ops.product import product_shape
+from . import native
 from .eager import compile_front, intercepted, new_table, same_place
 from .inplace import write_out
 from .modes import modes
-from .node import Node, kept_values, new_node, next_sequence
+from .node import edge_of, fronts, kept_values, new_node
 from .storage import grow
-from .tensor import LEAF, Signature, Tensor, make, new, signature
+from .tensor import Signature, Tensor, make, signature
 
 
 def _nothing(*_) -> None:
@@ -74,15 +78,15 @@ class _Side:
         return self
 
 
-def plan(x: Signature, w: Signature, biased: bool = False):
+def plan(x: Signature, w: Signature, back=None, biased: bool = False) -> tuple | None:
     """The plan of x @ w; None where an operand must be copied first, or BLAS has no such dtype."""
     shape = product_shape(x, w)
     where = META if META in (x.device, w.device) else CPU
     out = signature(x.dtype, shape, None, where)
     if where is META or out.numel == 0:
-        return out, out.pop, _nothing, 0, None
+        return _plan(out, _nothing, back)
     if x.shape[-1] == 0:
-        return out, out.pop, lambda to, *_: ctypes.memset(to, 0, out.nbytes), 0, None
+        return _plan(out, lambda to, *_: ctypes.memset(to, 0, out.nbytes), back)
     if x.dtype.name not in gemm.LETTERS:
         return None
     a, b = _Side(x, True), _Side(w, False)
@@ -91,8 +95,17 @@ def plan(x: Signature, w: Signature, biased: bool = False):
     words = _words(a, b, x.dtype.itemsize)
     if words is None:
         return None
-    run = gemm.product_function(x.dtype.name, biased)
-    return out, out.pop, run, words.address, words
+    return _plan(out, gemm.product_function(x.dtype.name, biased), back, words, biased)
+
+
+def _plan(out: Signature, run, back, words=None, biased: bool = False) -> tuple:
+    """A plan with what a native front reads of it; long products are left to the Python front."""
+    packed = free = None
+    if words is not None and not biased and words.work <= GIL_THRESHOLD:
+        packed, free = native.pack(ADDRESSES[run], words.address, 0), out.pop.__self__
+        native.set_keep(packed, (0, 2, 1, 3))  # x is kept if w wants a gradient, and w if x does
+    last = 0 if words is None else words.address
+    return out, out.pop, run, last, back, packed, free, (out,), words
 
 
 def _words(a: _Side, b: _Side, itemsize: int) -> gemm.Product | None:
@@ -148,46 +161,40 @@ def slow_product(x: Tensor, w: Tensor) -> Tensor:
     return engine.tensor(np.asarray(found), dtype)
 
 
-_plans: dict = new_table()
-_turned: dict = {(False, True): new_table(), (True, False): new_table()}
-
-
-def bare(x: Tensor, w: Tensor) -> Tensor:
-    """x @ w, unrecorded."""
-    try:
-        found = _plans[x.sig][w.sig]
-    except KeyError:
-        found = _plans.setdefault(x.sig, {})[w.sig] = plan(x.sig, w.sig)
-    if found is None:
-        return engine.without_grad(slow_product, x, w)
-    sig, pop, run, words, _ = found
+def execute(found: tuple, x: Tensor, w: Tensor, *bias: int) -> Tensor:
+    """Run a plan, unrecorded."""
+    sig, pop, run, last = found[:4]
     try:
         mem = pop()
     except IndexError:
         mem = grow(sig.nbytes)
-    run(mem.address, x.ptr, w.ptr, words)
+    run(mem.address, x.ptr, w.ptr, *bias, last)
     return make(sig, mem)
 
 
-def turned(x: Tensor, w: Tensor, first: bool, second: bool) -> Tensor:
+def _turned_front(name: str, first: bool, second: bool):
     """x @ w with operands transposed as said, unrecorded and without making views."""
-    table = _turned[first, second]
-    try:
-        found = table[x.sig][w.sig]
-    except KeyError:
-        found = table.setdefault(x.sig, {})[w.sig] = plan(
-            transposed(x.sig) if first else x.sig, transposed(w.sig) if second else w.sig)
-    if found is None:
-        x = make(transposed(x.sig), x.mem, x.ptr) if first else x
-        w = make(transposed(w.sig), w.mem, w.ptr) if second else w
-        return engine.without_grad(slow_product, x, w)
-    sig, pop, run, words, _ = found
-    try:
-        mem = pop()
-    except IndexError:
-        mem = grow(sig.nbytes)
-    run(mem.address, x.ptr, w.ptr, words)
-    return make(sig, mem)
+    plans = new_table()
+
+    def front(x: Tensor, w: Tensor) -> Tensor:
+        table = plans.setdefault(x.sig, {})
+        found = table.get(w.sig)
+        if found is None:
+            found = plan(transposed(x.sig) if first else x.sig,
+                         transposed(w.sig) if second else w.sig)
+            if found is None:
+                x = make(transposed(x.sig), x.mem, x.ptr) if first else x
+                w = make(transposed(w.sig), w.mem, w.ptr) if second else w
+                return engine.without_grad(slow_product, x, w)
+            table[w.sig] = found
+        return execute(found, x, w)
+
+    return fronts.adopt(front, plans, "2", name, front.__doc__ or name)[0]
+
+
+bare = _turned_front("product", False, False)
+by_transposed = _turned_front("product_nt", False, True)
+transposed_by = _turned_front("product_tn", True, False)
 
 
 # -- the way back --------------------------------------------------------------------------------
@@ -208,19 +215,20 @@ def times_adjoint(g: Tensor, w: Tensor) -> Tensor:
     """g @ w^H"""
     if modes.grad or w.sig.dtype.kind == "c":
         return matmul(g, adjoint(w))
-    return turned(g, w, False, True)
+    return by_transposed(g, w)
 
 
 def adjoint_times(x: Tensor, g: Tensor) -> Tensor:
     """x^H @ g"""
     if modes.grad or x.sig.dtype.kind == "c":
         return matmul(adjoint(x), g)
-    return turned(x, g, True, False)
+    return transposed_by(x, g)
 
 
 def rows_of(x: Tensor) -> Tensor:
     """All but the last dimension as one."""
-    return x if x.sig.rank == 2 else engine.reshape(x, (-1, x.sig.shape[-1]))
+    shape = x.sig.shape
+    return x if x.sig.rank == 2 else engine.reshape(x, (prod(shape[:-1]), shape[-1]))
 
 
 def _left_gradient(g: Tensor, w: Tensor, x: Signature) -> Tensor:
@@ -243,85 +251,64 @@ def _right_gradient(g: Tensor, x: Tensor, w: Signature) -> Tensor:
         part = registry["mul"].run(column, registry["unsqueeze"].run(g, -2))
         return engine.sum_to(part, tuple(w.shape))
     if w.rank == 1:
-        column = engine.reshape(g, (-1, 1))
+        column = engine.reshape(g, (g.sig.numel, 1))
         return engine.reshape(adjoint_times(rows_of(x), column), tuple(w.shape))
     if w.rank == 2:
         return adjoint_times(rows_of(x), rows_of(g))
     return engine.sum_to(adjoint_times(x, g), tuple(w.shape))
 
 
+_NAMES = {(1, 1): "DotBackward0", (2, 1): "MvBackward0", (1, 2): "SqueezeBackward4",
+          (2, 2): "MmBackward0", (3, 3): "BmmBackward0"}
+
+
 class ProductBack:
-    """Goes back through x @ w; shared by all shapes of two ranks."""
+    """Goes back through x @ w."""
 
-    keep = (0, 2, 1, 3)  # by which operands want a gradient: which are kept
+    __slots__ = ("w", "x")
 
-    def __init__(self, name: str):
-        self._name = name
+    def __init__(self, x: Signature, w: Signature):
+        self.x, self.w = x, w
 
     def name(self) -> str:
-        return self._name
+        return _NAMES.get((self.x.rank, self.w.rank), "UnsafeViewBackward0")
 
     __repr__ = name
 
     def pull(self, node, g):
-        x, w, x_sig, w_sig = kept_values(node)
-        return [None if node.parents[0] is None else _left_gradient(g, w, x_sig),
-                None if node.parents[1] is None else _right_gradient(g, x, w_sig)]
+        x, w, _ = kept_values(node)
+        return [None if node.parents[0] is None else _left_gradient(g, w, self.x),
+                None if node.parents[1] is None else _right_gradient(g, x, self.w)]
 
     def saved(self, node, name):
         return kept_values(node)[{"self": 0, "mat2": 1, "other": 1, "vec": 1}[name]]
 
 
-_BACKS = {(1, 1): ProductBack("DotBackward0"), (2, 1): ProductBack("MvBackward0"),
-          (1, 2): ProductBack("SqueezeBackward4"), (2, 2): ProductBack("MmBackward0"),
-          (3, 3): ProductBack("BmmBackward0")}
-_ANY_BACK = ProductBack("UnsafeViewBackward0")
-
-
-def _record(out: Tensor, x: Tensor, w: Tensor) -> Tensor:
-    if not modes.grad or out.sig.dtype.kind not in "fc":
-        return out
-    node, after = x.node, w.node
-    one, two = x.sig, w.sig
-    back = _BACKS.get((one.rank, two.rank), _ANY_BACK)
-    parents = (x if node is LEAF else node, w if after is LEAF else after)
-    kept = (x if after is not None else None, w if node is not None else None, one, two)
-    if modes.pack or modes.anomaly:
+def _record(out: Tensor, back, x: Tensor, w: Tensor, *bias: Tensor) -> Tensor:
+    """Attach a step if an operand wants a gradient."""
+    operands = (x, w, *bias)
+    if modes.grad and out.sig.dtype.kind in "fc" and any(t.node is not None for t in operands):
+        parents = tuple(None if t.node is None else edge_of(t) for t in operands)
+        kept = (x if w.node is not None else None, w if x.node is not None else None, None)
         out.node = new_node(back, parents, kept, (out.sig,))
-        return out
-    made = new(Node)
-    made.back, made.parents, made.sigs, made.seq = back, parents, (out.sig,), next_sequence()
-    made.kept, made.extra = kept, None
-    made.versions = (0 if after is None else x.mem.version, 0 if node is None else w.mem.version,
-                     0, 0)
-    out.node = made
     return out
 
 
 # -- fronts ----------------------------------------------------------------------------------------
 
 
-FRONT = '''
+def _require_tensors(op: Op, given) -> None:
+    for position, (name, value) in enumerate(zip(op.names, given, strict=False)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{op.name}(): argument '{name}' (position {position + 1}) must be "
+                            f"Tensor, not {type(value).__name__}")
+
+
+PYTHON_FRONT = '''
 def {name}({x}, {w}, *, out=None):
-    try:
-        sig, pop, run, words, _ = plans[{x}.sig][{w}.sig]
-    except (KeyError, AttributeError):
-        sig = None
-    if sig is None or out is not None:
-        return miss({x}, {w}, out)
-    try:
-        mem = pop()
-    except IndexError:
-        mem = grow(sig.nbytes)
-    result = new(Tensor)
-    result.sig = sig
-    result.mem = mem
-    result.ptr = ptr = mem.address
-    run(ptr, {x}.ptr, {w}.ptr, words)
-    result.node = None
-    if {x}.node is None and {w}.node is None:
-        return result
-    return record(result, {x}, {w})
+    if out is not None:
+        return write_out("{name}", without_grad({name}, {x}, {w}), ({x}, {w}), out)
+    return call({x}, {w})
 '''
 
 
@@ -329,29 +316,35 @@ def _front(op: Op):
     """The front of a product of two operands; `op.body` checks what this op allows."""
     plans = new_table()
 
-    def miss(x, w, out):
-        found = intercepted(op, (x, w), {} if out is None else {"out": out})
+    def call(x, w):
+        found = intercepted(op, (x, w), {})
         if found is not None:
             return found[0]
-        if out is not None:
-            return write_out(op.name, engine.without_grad(op.run, x, w), (x, w), out)
-        for position, (name, value) in enumerate(zip(op.names, (x, w), strict=False)):
-            if not isinstance(value, Tensor):
-                raise TypeError(f"{op.name}(): argument '{name}' (position {position + 1}) must be "
-                                f"Tensor, not {type(value).__name__}")
-        same_place(op, (x, w))
-        op.body(x.sig, w.sig)
-        found = plan(x.sig, w.sig)
+        _require_tensors(op, (x, w))
+        table = plans.setdefault(x.sig, {})
+        found = table.get(w.sig)
         if found is None:
-            result = engine.without_grad(slow_product, x, w)
-            return _record(result, x, w) if x.node is not None or w.node is not None else result
-        plans.setdefault(x.sig, {})[w.sig] = found
-        return op.run(x, w)
+            same_place(op, (x, w))
+            op.body(x.sig, w.sig)
+            back = ProductBack(x.sig, w.sig)
+            found = plan(x.sig, w.sig, back)
+            if found is None:
+                return _record(engine.without_grad(slow_product, x, w), back, x, w)
+            table[w.sig] = found
+        return _record(execute(found, x, w), found[4], x, w)
 
-    scope = {"plans": plans, "grow": grow, "new": new, "Tensor": Tensor, "miss": miss,
-             "record": _record}
-    return _named(compile_front(FRONT.format(name=op.name, x=op.names[0], w=op.names[1]), op.name,
-                                scope), op)
+    scope = {"call": call, "write_out": write_out,
+             "without_grad": lambda *args: engine.without_grad(*args)}
+    text = PYTHON_FRONT.format(name=op.name, x=op.names[0], w=op.names[1])
+    return _adopted(op, _named(compile_front(text, op.name, scope), op), plans)
+
+
+def _adopted(op: Op, front, plans):
+    """The native function and method that run what is known, with the Python front behind."""
+    run, context = fronts.adopt(front, plans, "2", op.name, op.doc)
+    if op.method and not op.where:
+        op.method_form = fronts.method(context, "2", op.name, op.doc)
+    return run
 
 
 def _named(front, op: Op):
@@ -368,94 +361,75 @@ def matmul(x: Tensor, w: Tensor) -> Tensor:
 class LinearBack:
     """Goes back through x @ w.T + bias."""
 
-    def __init__(self, name: str):
-        self._name = name
+    __slots__ = ("x",)
+
+    def __init__(self, x: Signature):
+        self.x = x
 
     def name(self) -> str:
-        return self._name
+        return "AddmmBackward0" if self.x.rank < 3 else "ViewBackward0"
 
     __repr__ = name
 
     def pull(self, node, g):
-        x, w, x_sig = kept_values(node)
+        x, w, _ = kept_values(node)
         to_x, to_w, *to_bias = node.parents
-        flat = None if to_w is None and x_sig.rank < 3 else rows_of(g)
-        return [None if to_x is None else self._input(g, flat, w, x_sig),
-                None if to_w is None else adjoint_times(flat, conjugate(rows_of(x))),
+        flat = None if to_w is None and self.x.rank < 3 else rows_of(g)
+        return [None if to_x is None else self._input(g, flat, w),
+                None if to_w is None else transposed_product(flat, rows_of(x)),
                 *[None if to is None else engine.sum_to(g, (g.sig.shape[-1],)) for to in to_bias]]
 
-    @staticmethod
-    def _input(g, flat, w, x_sig):
-        if x_sig.rank < 3:
+    def _input(self, g, flat, w):
+        if self.x.rank < 3:
             return matmul(g, conjugate(w))
-        return engine.reshape(matmul(flat, conjugate(w)), tuple(x_sig.shape))
+        return engine.reshape(matmul(flat, conjugate(w)), tuple(self.x.shape))
 
     def saved(self, node, name):
         return kept_values(node)[{"self": 0, "mat1": 0, "mat2": 1, "weight": 1}[name]]
 
 
-_LINEAR_BACKS = {(2, True): LinearBack("AddmmBackward0"), (2, False): LinearBack("MmBackward0"),
-                 (3, True): LinearBack("ViewBackward0"), (3, False): LinearBack("UnsafeViewBackward0")}
+def transposed_product(g: Tensor, x: Tensor) -> Tensor:
+    """g^T @ conj(x)"""
+    if modes.grad or x.sig.dtype.kind == "c":
+        return matmul(registry["transpose"].run(g, -2, -1), conjugate(x))
+    return transposed_by(g, x)
 
 
 def _linear_front(op: Op):
     plans = new_table()
 
-    def miss(x, w, b):
-        found = intercepted(op, (x, w, b), {})
+    def linear(input, weight, bias=None):
+        given = (input, weight) if bias is None else (input, weight, bias)
+        found = intercepted(op, given, {})
         if found is not None:
             return found[0]
-        for position, (name, value) in enumerate(zip(op.names, (x, w, b), strict=True)):
-            if not isinstance(value, Tensor) and not (value is None and position == 2):
-                raise TypeError(f"linear(): argument '{name}' (position {position + 1}) must be "
-                                f"Tensor, not {type(value).__name__}")
-        op.body(x.sig, w.sig, None if b is None else b.sig)
-        same_place(op, (x, w) if b is None else (x, w, b))
-        biased = b is not None
-        found = None
-        if w.sig.rank == 2 and x.sig.rank > 1 and (
-                not biased or (b.sig.rank == 1 and b.sig.contiguous and x.sig.shape[-1])):
-            found = plan(x.sig, transposed(w.sig), biased)
-        if found is None:  # vectors and odd strides: few, and not worth a plan of their own
-            out = matmul(x, registry["transpose"].run(w, -2, -1) if w.sig.rank > 1 else w)
-            return out if b is None else registry["add"].run(out, b)
-        back = _LINEAR_BACKS[2 if x.sig.rank < 3 else 3, biased]
-        plans.setdefault(x.sig, {})[w.sig, b.sig if biased else None] = (*found[:4], back, found[4])
-        return front(x, w, b)
-
-    def front(input, weight, bias=None):
         try:
-            sig, pop, run, words, back, _ = plans[input.sig][
-                weight.sig, None if bias is None else bias.sig]
-        except (KeyError, AttributeError):
-            sig = None
-        if sig is None:
-            return miss(input, weight, bias)
-        try:
-            mem = pop()
-        except IndexError:
-            mem = grow(sig.nbytes)
-        result = new(Tensor)
-        result.sig = sig
-        result.mem = mem
-        result.ptr = ptr = mem.address
-        if bias is None:
-            run(ptr, input.ptr, weight.ptr, words)
-        else:
-            run(ptr, input.ptr, weight.ptr, bias.ptr, words)
-        result.node = None
-        node, after = input.node, weight.node
-        if (node is None and after is None and (bias is None or bias.node is None)) or (
-                not modes.grad):
-            return result
-        parents = [input if node is LEAF else node, weight if after is LEAF else after]
-        if bias is not None:
-            parents.append(bias if bias.node is LEAF else bias.node)
-        kept = (None if after is None else input, None if node is None else weight, input.sig)
-        result.node = new_node(back, tuple(parents), kept, (sig,))
-        return result
+            found = plans[input.sig][weight.sig if bias is None else (weight.sig, bias.sig)]
+        except (AttributeError, KeyError):
+            _require_tensors(op, given)
+            op.body(*[t.sig for t in given])
+            same_place(op, given)
+            found = _linear_plan(*[t.sig for t in given])
+            if found is None:  # vectors and odd strides: few, and not worth a plan of their own
+                return _plain_linear(*given)
+            key = weight.sig if bias is None else (weight.sig, bias.sig)
+            plans.setdefault(input.sig, {})[key] = found
+        numbers = () if bias is None else (bias.ptr,)
+        return _record(execute(found, input, weight, *numbers), found[4], *given)
 
-    return _named(front, op)
+    return _adopted(op, _named(linear, op), plans)
+
+
+def _linear_plan(x: Signature, w: Signature, b: Signature | None = None):
+    if w.rank != 2 or x.rank < 2 or (b is not None and not (
+            b.rank == 1 and b.contiguous and x.shape[-1])):
+        return None
+    return plan(x, transposed(w), LinearBack(x), b is not None)
+
+
+def _plain_linear(x: Tensor, w: Tensor, *bias: Tensor) -> Tensor:
+    out = matmul(x, registry["transpose"].run(w, -2, -1) if w.sig.rank > 1 else w)
+    return registry["add"].run(out, bias[0]) if bias else out
 
 
 #: ops with fronts of their own

@@ -173,8 +173,18 @@ def numpy(x: Tensor, *, force: bool = False) -> np.ndarray:
 
 
 def to_array_protocol(x: Tensor, dtype=None, copy=None):
+    """What numpy asks for; the memory is shared unless another dtype is wanted."""
     found = numpy(x)
-    return found if dtype is None else found.astype(dtype, copy=False)
+    if dtype is not None and found.dtype != dtype:
+        if copy is False:
+            raise ValueError(f"__array__: a copy is needed to give {x.sig.dtype} as {dtype}")
+        return found.astype(dtype)
+    return found.copy() if copy else found
+
+
+def from_array_protocol(x: Tensor, array, context=None, return_scalar=False):
+    """What numpy computed of this tensor, as a tensor again."""
+    return convert.copied(array.astype(np.uint8) if array.dtype == bool else array)
 
 
 def length(x: Tensor) -> int:
@@ -237,59 +247,6 @@ def element_number(kind):
     return convert_to
 
 
-def deepcopy(x: Tensor, memo):
-    if x.node is not None and x.node is not LEAF:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
-                           "deepcopy protocol at the moment. If you were attempting to deepcopy a "
-                           "module, this may be because of a torch.nn.utils.weight_norm usage.")
-    if id(x) in memo:
-        return memo[id(x)]
-    copied = engine.without_grad(engine.clone, inplace.detached(x))
-    copied = copied.as_subclass(type(x)) if type(x) is not Tensor else copied
-    copied.node = x.node
-    memo[id(x)] = copied
-    for name, value in x.__dict__.items():
-        if not name.startswith("_"):
-            setattr(copied, name, value)
-    if _grad(x) is not None:
-        copied._grad = deepcopy(_grad(x), memo)
-    return copied
-
-
-def rebuild(kind, array, dtype, requires_grad):
-    """What a pickled tensor is made from again."""
-    data = convert.from_data(array)
-    if dtype is dt.bfloat16:
-        data = engine.view_dtype(data, dt.bfloat16)
-    out = data if kind is Tensor else kind._make_subclass(kind, data, requires_grad)
-    out.node = LEAF if requires_grad else None
-    return out
-
-
-def reduce_ex(x: Tensor, protocol):
-    if x.node is not None and x.node is not LEAF:
-        raise RuntimeError("cannot pickle a tensor that is part of a graph; detach() it first")
-    raw = engine.view_dtype(inplace.detached(x), dt.int16) if x.sig.dtype is dt.bfloat16 else x
-    array = np.array(convert.raw_array(raw))
-    return rebuild, (type(x), array, x.sig.dtype, x.node is LEAF)
-
-
-def as_subclass(x: Tensor, cls):
-    """The same tensor as an instance of a subclass."""
-    out = object.__new__(cls)
-    out.sig, out.mem, out.ptr, out.node = x.sig, x.mem, x.ptr, x.node
-    return out
-
-
-def make_subclass(cls, data: Tensor, requires_grad: bool = False):
-    out = object.__new__(cls)
-    out.sig, out.mem, out.ptr = data.sig, data.mem, data.ptr
-    out.node = LEAF if requires_grad else None
-    if requires_grad and data.sig.dtype.kind not in "fc":
-        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-    return out
-
-
 METHODS = {
     "size": size, "stride": stride, "dim": lambda x: x.sig.rank, "ndimension": lambda x: x.sig.rank,
     "numel": lambda x: x.sig.numel, "nelement": lambda x: x.sig.numel,
@@ -299,21 +256,19 @@ METHODS = {
     "retain_grad": retain_grad, "register_hook": register_hook,
     "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
     "item": convert.item, "tolist": convert.tolist, "numpy": numpy, "copy_": inplace.copy_,
-    "as_subclass": as_subclass, "_make_subclass": staticmethod(make_subclass),
     "is_floating_point": lambda x: x.sig.dtype.kind == "f",
     "is_complex": lambda x: x.sig.dtype.kind == "c",
     "is_signed": lambda x: x.sig.dtype.is_signed,
     "is_inference": lambda x: bool(x.__dict__.get("_inference")),
     "is_conj": lambda x: False, "is_neg": lambda x: False,
     "resolve_conj": lambda x: x, "resolve_neg": lambda x: x,
-    "is_pinned": lambda x, device=None: False, "pin_memory": lambda x, device=None: x,
-    "is_shared": lambda x: False, "share_memory_": lambda x: x,
+    "is_pinned": lambda x, device=None: False,
     "get_device": lambda x: -1, "has_names": lambda x: False,
     "__len__": length, "__iter__": iterate, "__bool__": truth, "__contains__": contains,
     "__index__": to_index, "__int__": element_number(int), "__float__": element_number(float),
     "__complex__": element_number(complex), "__array__": to_array_protocol,
+    "__array_wrap__": from_array_protocol, "__array_priority__": 1000,
     "__repr__": show, "__str__": show, "__format__": format_one, "__hash__": lambda x: id(x),
-    "__deepcopy__": deepcopy, "__reduce_ex__": reduce_ex,
 }
 
 

@@ -496,6 +496,7 @@ def rrelu_noise(x: Tensor, lower: float, upper: float, generator=None) -> Tensor
 
 
 engine.keep_mask = keep_mask
+engine.randn = randn
 engine.rrelu_noise = rrelu_noise
 
 

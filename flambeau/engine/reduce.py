@@ -55,7 +55,8 @@ def reduction_front(op: Reduction):
                 sigs[0].dtype.kind in "fc"):
             bound = {"x": input, "dim": dim, "keepdim": keepdim, "dtype": dtype,
                      **dict(zip(op.attributes, numbers, strict=True))}
-            record(op, bound, result, numbered_back(op) if op.numbered and dim is not None else None)
+            second = op.numbered and dim is not None
+            record(op, bound, result, numbered_back(op) if second else None)
         return engine.named(op, result) if several else result
 
     front.__name__, front.__doc__ = op.name, op.doc
@@ -67,7 +68,7 @@ def reduction_front(op: Reduction):
 
 
 def _native_parts(op: Reduction, x: Signature, dim, keepdim, dtype, chosen) -> tuple:
-    """What a native front reads: packed words, free list, signatures, and a step that keeps nothing.
+    """What a native front reads: packed words, free list, signatures, a step that keeps nothing.
 
     The fourth word says whether such a step can be recorded natively: 1 it can, 0 nothing flows
     back, -1 tensors must be kept, which is left to Python.
@@ -111,7 +112,7 @@ def dims_of(op: Reduction, dim, rank: int) -> tuple[int, ...]:
     if dim is None:
         return tuple(range(rank))
     if isinstance(dim, int):
-        return (sh.wrap_dim(dim, rank, op.name),) if rank else (sh.wrap_dim(dim, rank, op.name),)[:0]
+        return (sh.wrap_dim(dim, rank, op.name),)[:rank]
     dims = tuple(sorted(sh.wrap_dims(dim, rank, op.name)))
     if not dims and not op.bare:
         return tuple(range(rank))
@@ -128,7 +129,7 @@ _WIDER = {dt.float32: dt.float64, dt.complex64: dt.complex128}
 
 
 @lru_cache(maxsize=4096)
-def _stages(op: Reduction, source: dt.dtype, compute: dt.dtype, axis: int):
+def _stages(op: Reduction, source: dt.dtype, compute: dt.dtype, axis: int, narrow: bool):
     """Stages before the stores, the finished values, and the kernel's parameters by name."""
     chain = (op,) if op.after is None else (op.after, op)
     names = ["count"] if any("count" in _finish_wants(o) for o in chain) else []
@@ -138,7 +139,8 @@ def _stages(op: Reduction, source: dt.dtype, compute: dt.dtype, axis: int):
     x = ex.cast(ex.input(_result_count(op), source.compute), compute)
     stages, finished, states = [], None, 0
     for step in chain:
-        fold, finished, made = _fold(step, x, axis, states, given, finished)
+        at = ex.cast(ex.index(axis), dt.int32) if narrow else ex.index(axis)
+        fold, finished, made = _fold(step, x, at, states, given, finished)
         stages.append(("fold", fold))
         states += made
         if op.after is step:
@@ -146,11 +148,13 @@ def _stages(op: Reduction, source: dt.dtype, compute: dt.dtype, axis: int):
     return tuple(stages), _tuple(finished), (number,) * len(names), "count" in names
 
 
-def _fold(op: Reduction, x: ex.Expr, axis: int, done: int, given: dict, before):
+def _fold(op: Reduction, x: ex.Expr, at: ex.Expr, done: int, given: dict, before):
     """One op's fold, its finished value or values, and how many states it has."""
     start = op.start(x.dtype) if callable(op.start) else op.start
     several = isinstance(start, tuple)
     starts = tuple(s if isinstance(s, ex.Expr) else ex.const(s, x.dtype) for s in _tuple(start))
+    if op.indexed and at.dtype is dt.int32:
+        starts = (*starts[:-1], ex.const(min(starts[-1].attr, 2**31 - 1), at.dtype))
     n = len(starts)
     states = tuple(ex.make("state", (), k, s.dtype) for k, s in enumerate(starts))
     others = tuple(ex.make("state", (), n + k, s.dtype) for k, s in enumerate(starts))
@@ -159,7 +163,7 @@ def _fold(op: Reduction, x: ex.Expr, axis: int, done: int, given: dict, before):
     def shaped(group):
         return group if several else group[0]
 
-    extra = [ex.index(axis)] if op.indexed else [] if before is None else [before]
+    extra = [at] if op.indexed else [] if before is None else [before]
     stepped = op.body(shaped(states), x, *extra, **{k: given[k] for k in op.attributes})
     merged = (op.merge or op.body)(shaped(states), shaped(others))
     step, merge = (tuple(ex.cast(e, s.dtype) for e, s in zip(_tuple(part), starts, strict=True))
@@ -200,6 +204,8 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     if not op.empty and any(x.shape[d] == 0 for d in dims):
         _refuse_empty(op, x, dim)
     operating = dt.operating(op.rule, wanted or x.dtype)
+    if op.running:
+        return _running_plan(op, x, dim, dims, operating, wanted)
     shape = reduced_shape(x.shape, dims, keepdim)
     sigs = [signature(d, shape, None, x.device) for d in result_dtypes(op, operating, wanted)]
     if x.device is META or sigs[0].numel == 0:
@@ -215,12 +221,33 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     compute = operating.compute
     if op.wide and count >= MANY:
         compute = _WIDER.get(compute, compute)
-    stages, finished, params, counts = _stages(op, x.dtype, compute, walk.kept)
+    stages, finished, params, counts = _stages(op, x.dtype, compute, walk.kept,
+                                               op.indexed and count < 2**31)
     stores = tuple(Store(k, ex.cast(value, s.dtype.compute)) for k, (value, s) in enumerate(
         zip(finished, sigs, strict=True)))
     kernel = Kernel(operands_of(walk, [*(s.dtype for s in sigs), x.dtype], len(sigs)), params,
                     walk.kept, walk.reduced, lanes_of(walk), (*stages, ("row", stores)))
     return sigs, compile_kernel(kernel), walk.last, (float(count),) if counts else (), walk
+
+
+def _running_plan(op: Reduction, x: Signature, dim, dims, operating: dt.dtype, wanted):
+    """The plan of a scan: what `plan` returns, for results of the input's own shape."""
+    if not isinstance(dim, int):
+        raise TypeError(f"{op.name}(): argument 'dim' must be int, not {type(dim).__name__}")
+    sigs = [signature(d, x.shape, None, x.device) for d in result_dtypes(op, operating, wanted)]
+    if x.device is META or x.numel == 0:
+        return sigs, None, 0, (), None
+    walk = reduction_walk(x.shape, dims, [*(s.strides for s in sigs), x.strides],
+                          [*(s.dtype.itemsize for s in sigs), x.dtype.itemsize], True)
+    compute = _WIDER.get(operating.compute, operating.compute) if op.wide else operating.compute
+    ((_, fold),), _, params, _ = _stages(op, x.dtype, compute, walk.kept, False)
+    states = [ex.make("state", (), k, s.dtype) for k, s in enumerate(fold.start)]
+    stores = tuple(Store(k, ex.cast(state, s.dtype.compute))
+                   for k, (state, s) in enumerate(zip(states, sigs, strict=True)))
+    kernel = Kernel(operands_of(walk, [*(s.dtype for s in sigs), x.dtype], len(sigs)), params,
+                    walk.kept, walk.reduced, "kept" if lanes_of(walk) == "kept" else "none",
+                    (("fold", Fold(fold.start, fold.step, fold.merge, stores)),))
+    return sigs, compile_kernel(kernel), walk.last, (), walk
 
 
 def lanes_of(walk) -> str:

@@ -15,7 +15,8 @@ class Named(tuple):
     fields: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        shown = ",\n".join(f"{name}={value!r}" for name, value in zip(self.fields, self, strict=True))
+        members = zip(self.fields, self, strict=True)
+        shown = ",\n".join(f"{name}={value!r}" for name, value in members)
         return f"{PACKAGE}.{type(self).__name__}(\n{shown})"
 
     def __reduce__(self):

@@ -11,6 +11,7 @@ from ..core import shape as sh
 from ..core.device import META
 from ..core.kernel import Kernel, Operand, Store
 from ..core.rows import Program, Result, Rows, each, once
+from ..core.rows import kept as kept_once
 from ..devices.cpu.compile import compile_kernel
 from .eager import engine, new_table
 from .layout import reduction_walk
@@ -76,8 +77,10 @@ def _plan(program: Program, sigs, dims, numbers: dict):
     wide = count >= MANY
     found, *_ = _recorded(program, dtypes, keyed, 0, 0, wide)
     layout = tuple(first.strides) if sh.is_dense(shape, first.strides) else None
-    outs = [signature(r.dtype or first.dtype, shape if r.kind == each else narrow,
-                      layout if r.kind == each else None, first.device) for r in found]
+    shapes = {each: shape, once: narrow,
+              kept_once: tuple(1 if d in dims else n for d, n in enumerate(shape))}
+    outs = [signature(r.dtype or first.dtype, shapes[r.kind], layout if r.kind == each else None,
+                      first.device) for r in found]
     if first.device is META or not prod(narrow) or not any(s.numel for s in outs):
         return outs, None, 0, 0.0, None
     present = [(s, kind) for s, kind in zip(sigs, program.tensors.values(), strict=True)
@@ -86,10 +89,10 @@ def _plan(program: Program, sigs, dims, numbers: dict):
     strides = [_spread(program, s, kind, shape, kept, dims) for s, kind in operands]
     walk = reduction_walk(shape, dims, strides, [s.dtype.itemsize for s, _ in operands])
     found, stages, params = _recorded(program, dtypes, keyed, walk.kept, len(outs), wide)
-    stores = {kind: tuple(Store(k, ex.cast(r.value, outs[k].dtype.compute))
-                          for k, r in enumerate(found) if r.kind == kind) for kind in (once, each)}
-    stages = (*stages, *((stage, stores[kind]) for kind, stage in ((once, "row"), (each, "map"))
-                         if stores[kind]))
+    stores = {stage: tuple(Store(k, ex.cast(r.value, outs[k].dtype.compute))
+                           for k, r in enumerate(found) if (r.kind == each) == (stage == "map"))
+              for stage in ("row", "map")}
+    stages = (*stages, *((stage, stored) for stage, stored in stores.items() if stored))
     kernel = Kernel(tuple(Operand(s.dtype, step, k < len(outs)) for k, ((s, _), step) in enumerate(
         zip(operands, walk.steps, strict=True))), params, walk.kept, walk.reduced, lanes_of(walk),
         stages)
@@ -98,8 +101,10 @@ def _plan(program: Program, sigs, dims, numbers: dict):
 
 def _spread(program: Program, sig: Signature, kind: str, shape, kept, dims) -> tuple[int, ...]:
     """A tensor's strides over the whole shape: 0 where it repeats."""
-    if kind == each or not sig.rank:
-        return sh.expand_strides(sig.shape, sig.strides, shape)
+    if kind in (each, kept_once) or not sig.rank:
+        found = sh.expand_strides(sig.shape, sig.strides, shape)
+        return tuple(0 if d in dims else s for d, s in enumerate(found)) if (
+            kind == kept_once) else found
     places = kept if kind == once else dims
     if sig.shape != tuple(shape[d] for d in places):
         raise RuntimeError(f"{program.name}: a tensor of shape {tuple(sig.shape)} does not lie over "

@@ -62,11 +62,12 @@ class Selection:
         return [sig.shape[d] for d in self.dims] if self.wrap else []
 
 
-def along(index: Tensor, dim: int) -> Selection:
+def along(index: Tensor, dim: int, wrap: bool = False) -> Selection:
     """As gather and scatter do: an index for every place, along one dimension."""
     rank = index.sig.rank
     free = [None if d == dim else d for d in range(rank)]
-    return Selection(index.sig.shape, [index], [index.sig.strides], [dim] if rank else [], free)
+    return Selection(index.sig.shape, [index], [index.sig.strides], [dim] if rank else [], free,
+                     wrap)
 
 
 def rows(index: Tensor, shape, dim: int) -> Selection:

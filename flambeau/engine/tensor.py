@@ -6,8 +6,8 @@ from math import prod
 
 from ..core import dtype as dt
 from ..core import shape as sh
-from ..core.device import CPU, META, device
-from .storage import allocate, nowhere, pool_of
+from ..core.device import CPU, device
+from .storage import grow, nowhere, pool_of
 
 #: signatures are interned, and forgotten all at once when there are more than this
 MAX_SIGNATURES = 50_000
@@ -147,7 +147,10 @@ def make(sig: Signature, mem, ptr: int | None = None) -> Tensor:
 
 def empty(sig: Signature) -> Tensor:
     """A tensor over fresh memory; sig is dense."""
-    return make(sig, allocate(sig.nbytes) if sig.device is not META else nowhere())
+    try:
+        return make(sig, sig.pop())
+    except IndexError:
+        return make(sig, grow(sig.nbytes))
 
 
 def base_of(x: Tensor) -> Tensor | None:

@@ -97,6 +97,8 @@ def _plain(value):
     if isinstance(value, (list, tuple)):
         return tuple(_plain(v) for v in value)
     if isinstance(value, Tensor):
+        if value.sig.rank or value.sig.dtype.kind not in "iu":
+            raise RuntimeError(f"start must be an 0-dim integral Tensor., but got {value.sig!r}")
         return value.__index__()
     return value
 

@@ -6,7 +6,7 @@ from ..core import dtype as dt
 from ..core import expr as e
 from ..core.expr import Expr, where
 from .declare import FLOAT, REAL, SAME, composite, engine, pointwise
-from .refusal import accepts, is_signature, no_kernel, spoken
+from .refusal import accepts, is_signature, no_kernel, spoken, tensors
 
 # -- sums and products -------------------------------------------------------------------------
 
@@ -59,6 +59,9 @@ def sub(x, y, *, alpha=1):
 @composite(method=False)
 def rsub(input, other, *, alpha=1):
     """other - alpha * input"""
+    if not hasattr(input, "sig"):
+        raise TypeError(f"rsub(): argument 'input' (position 1) must be Tensor, not "
+                        f"{type(input).__name__}")
     return sub(other, input, alpha=alpha)
 
 
@@ -118,7 +121,7 @@ def sign(x):
     zero, one = e.const(0, x.dtype), e.const(1, x.dtype)
     if x.dtype.kind == "u":
         return where(x > 0, one, zero)
-    return where(x > 0, one, where(x < 0, -one, where(e.isnan(x), x - x, zero)))
+    return where(x > 0, one, where(x < 0, -one, zero))
 
 
 @sign.gradient
@@ -254,7 +257,7 @@ def floored_remainder(g, x, y):
 
 
 @pointwise(SAME, method=False, inplace=False, function_form=False, backward="FmodBackward0",
-           check=accepts("fmod_cpu", "biuf"))
+           check=tensors("fmod", "input", then=accepts("fmod_cpu", "biuf")))
 def truncated_remainder(x, y):
     """What x / y rounded towards zero leaves; it has the sign of x"""
     if x.dtype.kind == "b":
@@ -438,7 +441,7 @@ def float_power_in_place(input, exponent):
     if input.dtype is not wanted:
         raise RuntimeError(f"the base given to float_power_ has dtype {spoken(input.dtype)} but the "
                            f"operation's result requires dtype {spoken(wanted)}")
-    return input.copy_(float_power(input, exponent))
+    return engine.overwrite(input, "float_power_", float_power, (exponent,), {})
 
 
 @composite(inplace=True)
@@ -469,7 +472,7 @@ def rsqrt(g, out):
     return -0.5 * g * e.conj(out * out * out)
 
 
-@pointwise(SAME, check=accepts("hypot_cpu", "f"))
+@pointwise(SAME, check=tensors("hypot", "input", "other", then=accepts("hypot_cpu", "f")))
 def hypot(x, y):
     """sqrt(x**2 + y**2)"""
     return e.call("hypot", x, y)
@@ -503,6 +506,39 @@ def log(x):
 @log.gradient
 def log(g, x):
     return g / e.conj(x)
+
+
+def _check_fill(operands, attributes) -> None:
+    x, value = operands
+    if is_signature(value):
+        if value.rank:
+            raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
+                               f"{value.rank} dimensions.")
+    elif isinstance(value, complex) and x.dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
+
+
+@pointwise(SAME, promote=(0,), method=False, check=_check_fill)
+def fill(x, value):
+    """One value everywhere."""
+    return e.cast(value, x.dtype)
+
+
+@fill.gradient
+def fill(g):
+    return None, g
+
+
+@composite(name="fill_method", method="fill_", function_form=False)
+def fill_in_place(self, value):
+    """One value everywhere, in place."""
+    return engine.fill_form(self, value)
+
+
+@composite(name="zero_", function_form=True)
+def zero_in_place(input):
+    """0 everywhere, in place."""
+    return engine.fill_form(input, 0)
 
 
 @pointwise(SAME, inplace=False)

@@ -11,13 +11,13 @@ from .refusal import accepts, is_signature, no_kernel, not_complex, spoken, tens
 # -- comparisons -----------------------------------------------------------------------------------
 
 
-@pointwise(BOOL)
+@pointwise(BOOL, check=tensors("eq", "input"))
 def eq(x, y):
     """x == y"""
     return x == y
 
 
-@pointwise(BOOL)
+@pointwise(BOOL, check=tensors("ne", "input"))
 def ne(x, y):
     """x != y"""
     return x != y
@@ -25,6 +25,7 @@ def ne(x, y):
 
 def _ordered(name: str):
     def check(operands, attributes) -> None:
+        tensors(name, "input")(operands, attributes)
         for o in operands:
             kind = o.dtype if is_signature(o) else dt.of_scalar(o)
             if kind.kind == "c":
@@ -235,6 +236,7 @@ def fmin(g, x, y):
 
 
 def _clampable(operands, attributes) -> None:
+    tensors("clamp", "input")(operands, attributes)
     for o in operands:
         if isinstance(o, complex) or (is_signature(o) and o.dtype.kind == "c"):
             raise NotImplementedError("clamp is not supported for complex types")
@@ -347,7 +349,8 @@ def heaviside(g):
 # -- signs and neighbours ------------------------------------------------------------------------------
 
 
-@pointwise(FLOAT, check=not_complex("copysign is not supported for complex tensors."))
+@pointwise(FLOAT, check=tensors("copysign", "input", then=not_complex(
+    "copysign is not supported for complex tensors.")))
 def copysign(x, y):
     """|x| with the sign of y"""
     return e.call("copysign", x, y)
@@ -368,8 +371,9 @@ def nextafter(x, y):
 
 
 @nextafter.gradient
-def nextafter(g):
-    raise RuntimeError("derivative for nextafter is not implemented")
+def nextafter(g, x, y):
+    zero = e.const(0, g.dtype)
+    return choose(x == y, zero, g), None
 
 
 @pointwise(SAME, method=False, function_form=False, inplace=False, backward="NanToNumBackward0")

@@ -33,7 +33,12 @@ def _check_dtypes(input, weight, bias) -> None:
         raise no_kernel("convolution", input.dtype)
 
 
-def _check_options(stride, padding, dilation, output_padding, groups, transposed) -> None:
+def _check_options(n, stride, padding, dilation, output_padding, groups, transposed) -> None:
+    for what, values in (("stride", stride), ("padding", padding), ("dilation", dilation),
+                         ("output_padding", output_padding)):
+        if len(values) != n:
+            raise RuntimeError(f"convolution: expected {what} to be a list of {n} values to match "
+                               f"the convolution dimensions, but got {what}={list(values)}")
     if any(s <= 0 for s in stride):
         raise RuntimeError(f"convolution: non-positive stride is not supported, got {list(stride)}")
     if any(p < 0 for p in padding):
@@ -97,7 +102,7 @@ def _times(sizes) -> str:
 def convolution(input: T, weight: T, bias: T | None, stride, padding, dilation, transposed,
                 output_padding, groups):
     """Convolution or transposed convolution over all dimensions after the first two."""
-    _check_options(stride, padding, dilation, output_padding, groups, transposed)
+    _check_options(weight.rank - 2, stride, padding, dilation, output_padding, groups, transposed)
     _check_shapes(input, weight, bias, groups, transposed)
     _check_dtypes(input, weight, bias)
     sizes, kernel = input.shape[2:], weight.shape[2:]

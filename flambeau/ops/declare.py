@@ -209,7 +209,7 @@ class Reduction(Op):
     """Elements along some dimensions folded into one.
 
     The body is one step of the fold: (state, element), or with `indexed` (state, element,
-    position along the reduced dimension), and returns the new state. What follows `*` are
+    position along the reduced dimension), and returns the new state, a position last. What follows `*` are
     attributes: numbers given when the kernel runs. `start` is a number, a tuple of them, or a
     function of the dtype; `merge` joins two partial states (by default the step itself);
     `finish` makes the result of the state and of what it names among `count`, the attributes, and
@@ -219,15 +219,16 @@ class Reduction(Op):
     raises for dtypes it refuses, `wide` folds many float32 in float64, `typed` takes dtype=,
     `numbered` calls its step of the graph Backward1 if dimensions were given, `named` is the
     name its results are published under, and `bare` reduces nothing over no dimensions.
+    A `running` one is a scan: along one dimension, it keeps what it has so far at each place.
     """
 
     kind = "reduction"
 
     def __init__(self, function, name=None, *, start, merge=None, finish=None, empty=True,
                  indexed=False, results=None, result=None, after=None, accepts=None, wide=False,
-                 typed=False, numbered=False, named=None, bare=False, **options):
+                 typed=False, numbered=False, named=None, bare=False, running=False, **options):
         super().__init__(function, name, **options)
-        self.results_name, self.bare = named, bare
+        self.results_name, self.bare, self.running = named, bare, running
         self.start, self.merge, self.finish = start, merge, finish
         self.empty, self.indexed, self.results, self.result = empty, indexed, results, result
         self.after, self.accepts, self.wide = after, accepts, wide
@@ -282,7 +283,7 @@ class Indexed(Op):
 
     def _read_parameters(self, function) -> None:
         super()._read_parameters(function)
-        del self.parameters[1], self.names[1]
+        del self.names[1]  # the coordinates
         self.tensor_names = self.names[:1]
 
 

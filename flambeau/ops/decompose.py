@@ -263,7 +263,7 @@ def unpacked(LU, pivots):
 def compact_lu(self, pivot=True, get_infos=False):
     """(LU, pivots), and infos if asked for."""
     found = lu_factor_ex(self, pivot=pivot)
-    return tuple(found) if get_infos else tuple(found[:2])
+    return found if get_infos else tuple(found[:2])
 
 
 @composite(method=False)

@@ -95,17 +95,17 @@ def _check(x, ord, dim, dtype) -> None:
             raise RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as "
                                f"input. Got {given} as {what}")
     if dtype is not None and (x.dtype.kind == "c") != (dtype.kind == "c"):
-        raise RuntimeError(f"linalg.vector_norm: dtype should be complex for complex inputs and real "
-                           f"for real ones, but got {dtype} for {x.dtype}")
-    if isinstance(ord, str) or isinstance(ord, complex):
-        raise RuntimeError(f"linalg.vector_norm: Expected a non-complex scalar as the order of norm, "
-                           f"got {ord!r}.")
+        raise RuntimeError("linalg.vector_norm: dtype should be complex for complex inputs and "
+                           f"real for real ones, but got {dtype} for {x.dtype}")
+    if isinstance(ord, (str, complex)):
+        raise RuntimeError("linalg.vector_norm: Expected a non-complex scalar as the order of "
+                           f"norm, got {ord!r}.")
     if not x.numel() and (ord < 0 or ord == math.inf):
         for d in dims_listed(dim, x.dim()):
             if not x.shape[d]:
-                raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm on the dimension "
-                                   f"{d} because this dimension is empty and the operation does not "
-                                   "have an identity")
+                raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm on the "
+                                   f"dimension {d} because this dimension is empty and the "
+                                   "operation does not have an identity")
 
 
 @vector_norm.gradient
@@ -170,7 +170,8 @@ def renorm(input, p, dim, maxnorm):
     """Slices along `dim` shrunk so that their p-norm is at most maxnorm."""
     if p <= 0 or maxnorm < 0 or input.dim() < 2:
         raise RuntimeError(f"renorm: expected a positive norm order, a non-negative maxnorm and at "
-                           f"least 2 dimensions, got p={p}, maxnorm={maxnorm}, {input.dim()} dimensions")
+                           f"least 2 dimensions, got p={p}, maxnorm={maxnorm}, {input.dim()} "
+                           "dimensions")
     kept = dim % input.dim() if -input.dim() <= dim < input.dim() else None
     if kept is None:
         raise IndexError(f"renorm: Dimension out of range (expected to be in range of "

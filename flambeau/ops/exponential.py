@@ -8,7 +8,7 @@ from ..core import expr as e
 from ..core.expr import where
 from .arithmetic import exp, log
 from .declare import FLOAT, SAME, pointwise
-from .refusal import accepts
+from .refusal import accepts, tensors
 
 
 @pointwise(FLOAT)
@@ -82,7 +82,8 @@ def _complex_log_of_sum(x, y):
     return high + log1p(exp(low - high))
 
 
-@pointwise(SAME, inplace=False, check=accepts("logaddexp_cpu", "fc"))
+@pointwise(SAME, inplace=False, check=tensors(
+    "logaddexp", "input", "other", then=accepts("logaddexp_cpu", "fc")))
 def logaddexp(x, y):
     """log(exp(x) + exp(y))"""
     return _complex_log_of_sum(x, y) if x.dtype.kind == "c" else _log_of_sum(x, y, math.e)
@@ -98,7 +99,8 @@ def _share(x, y):
     return 1 / (1 + exp(where(x == y, e.const(0, x.dtype), y - x)))
 
 
-@pointwise(SAME, inplace=False, check=accepts("logaddexp2_cpu", "f"))
+@pointwise(SAME, inplace=False, check=tensors(
+    "logaddexp2", "input", "other", then=accepts("logaddexp2_cpu", "f")))
 def logaddexp2(x, y):
     """log2(2**x + 2**y)"""
     return _log_of_sum(x, y, 2.0)

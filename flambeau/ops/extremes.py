@@ -47,15 +47,12 @@ def _never(extreme):
     return lambda d: (extreme(d), e.const(_NEVER, dt.int64))
 
 
-def _shared(g, x, value):
-    """A gradient given in equal parts to all the elements that have the extreme value."""
-    ties = (x == value) | ((x != x) & (value != value)) if x.dtype.kind == "f" else x == value
-    return ties
-
-
 def evenly(g, x, out, meta, dim, keepdim):
     """The gradient of an extreme: equal shares for all the elements that reach it."""
-    ties = _shared(g, x, restored(out, meta, dim, keepdim))
+    value = restored(out, meta, dim, keepdim)
+    ties = x == value
+    if x.dtype.kind == "f":
+        ties = ties | ((x != x) & (value != value))
     dims = tuple(dims_listed(dim, meta.rank))
     count = registry["sum"](ties, dims, True) if dims else 1
     return restored(g, meta, dim, keepdim) * ties / count
@@ -71,7 +68,7 @@ def selected(g, indices, meta, dim, keepdim):
     return registry["scatter"](zeros, dim, indices, g)
 
 
-# -- values only -------------------------------------------------------------------------------------
+# -- values only ---------------------------------------------------------------------------------
 
 
 @reduction(SAME, start=lowest, empty=False, accepts=refuses("max_values_cpu", "c"))
@@ -133,7 +130,7 @@ def aminmax(input, *, dim=None, keepdim=False):
     return both_extremes(input, dim, keepdim)
 
 
-# -- with positions ----------------------------------------------------------------------------------
+# -- with positions ------------------------------------------------------------------------------
 
 
 def _order(name: str):
@@ -144,8 +141,8 @@ def _order(name: str):
     return check
 
 
-@reduction(INDEX, start=_never(lowest), merge=lambda a, b: _larger(a, *b), empty=False, indexed=True,
-           finish=lambda best: best[1], accepts=_order("argmax"))
+@reduction(INDEX, start=_never(lowest), merge=lambda a, b: _larger(a, *b), empty=False,
+           indexed=True, finish=lambda best: best[1], accepts=_order("argmax"))
 def argmax(best, x, position):
     """Where the largest is: the first of equals, or the first NaN."""
     return _larger(best, x, position)

@@ -34,9 +34,10 @@ def _raised(x):
 # -- along one dimension, an index for every place -------------------------------------------------
 
 
-def _along(name: str, x, dim, index, src=None):
+def _along(name: str, x, dim, index, src=None, wrap=False):
     """(selection, dimension) of gather and scatter, with every check."""
-    _check_index(name, index)
+    if index.sig.numel:
+        _check_index(name, index)
     d = sh.wrap_dim(dim, x.sig.rank, name)
     shape, wanted = tuple(_raised(x).sig.shape), tuple(_raised(index).sig.shape)
     if index.sig.numel == 0:
@@ -55,8 +56,8 @@ def _along(name: str, x, dim, index, src=None):
             raise RuntimeError(f"{name}(): Expected index {list(wanted)} to be no larger than {called} "
                                f"{list(limit)}" + ("" if exempt is None else
                                                    f" apart from dimension {exempt}"))
-    _within(name, index, shape[d], RuntimeError, d)
-    return engine.along(_raised(index), d), d
+    _within(name, index, shape[d], RuntimeError, d, -shape[d] if wrap else 0)
+    return engine.along(_raised(index), d, wrap), d
 
 
 @composite
@@ -85,7 +86,8 @@ def take_along_dim(x, indices, dim=None):
     wide = sh.broadcast("take_along_dim", without(x.sig.shape), without(indices.sig.shape))
     x = expand(x, (*wide[:d], x.sig.shape[d], *wide[d + 1:]))
     indices = expand(indices, (*wide[:d], indices.sig.shape[d], *wide[d + 1:]))
-    return gather(x, d, indices)
+    chosen, _ = _along("take_along_dim", x, d, indices, wrap=True)
+    return engine.taken(x, chosen, "TakeAlongDimBackward0")
 
 
 def _source(x, index, value, name: str):
@@ -225,6 +227,34 @@ def _index_fill(name: str, x, dim, index, value):
     return chosen, value, None
 
 
+def _filled_mask(x, chosen):
+    """Where a selection looks."""
+    none = engine.full(_raised(x).sig.shape, False, dt.bool_, x.sig.device)
+    return engine.put(none, chosen, engine.full((), True, dt.bool_, x.sig.device), None, "mask")
+
+
+@composite
+def index_fill(x, dim, index, value):
+    """A copy with one value along a dimension at the places a vector names."""
+    chosen, value, _ = _index_fill("index_fill", x, dim, index, value)
+    if value.node is None:
+        out = engine.put(_raised(x), chosen, value, None, "IndexFillBackward0")
+    else:  # a place named twice is filled once
+        out = masked_fill(_raised(x), _filled_mask(x, chosen), value)
+    return out if x.sig.rank else reshape(out, ())
+
+
+@composite(function_form=False)
+def index_fill_(x, dim, index, value):
+    """Write one value along a dimension at the places a vector names."""
+    chosen, value, _ = _index_fill("index_fill_", x, dim, index, value)
+    if value.node is None:
+        engine.put_(_raised(x), chosen, value, None, "index_fill_", "IndexFillBackward0")
+    else:
+        _raised(x).masked_fill_(_filled_mask(x, chosen), value)
+    return x
+
+
 # -- any elements -----------------------------------------------------------------------------------
 
 
@@ -305,7 +335,21 @@ def _put_args(x, indices, values):
 # -- masks -------------------------------------------------------------------------------------------
 
 
-@pointwise(SAME, promote=(0,))
+def _check_fill(operands, attributes) -> None:
+    x, mask, value = operands
+    if mask.dtype is not dt.bool_:
+        raise RuntimeError(f"masked_fill only supports boolean masks, but got dtype {mask.dtype}")
+    if hasattr(value, "rank"):
+        if value.rank:
+            raise RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor "
+                               f"with {value.rank} dimension(s).")
+    elif dt.CATEGORY[dt.of_scalar(value).kind] > dt.CATEGORY[x.dtype.kind] and (
+            x.dtype.kind != "b" and (x.dtype.kind in "f" or isinstance(value, complex)
+                                     or value != value or int(value) != value)):
+        raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
+
+
+@pointwise(SAME, promote=(0,), check=_check_fill)
 def masked_fill(x, mask, value):
     """x, but `value` where a mask holds."""
     return e.where(mask, e.cast(value, x.dtype), x)
@@ -380,14 +424,12 @@ _DOCS = {
     "scatter_add": "Add elements along a dimension, where an index says.",
     "index_add":   "Add slices along a dimension at the places a vector names.",
     "index_copy":  "Write slices along a dimension at the places a vector names.",
-    "index_fill":  "Write one value along a dimension at the places a vector names.",
 }
 
 scatter, scatter_ = _both("scatter", _scatter, "ScatterBackward0")
 scatter_add, scatter_add_ = _both("scatter_add", _scatter_add, "ScatterAddBackward0")
 index_add, index_add_ = _both("index_add", _index_add, "IndexAddBackward0")
 index_copy, index_copy_ = _both("index_copy", _index_copy, "IndexCopyBackward0")
-index_fill, index_fill_ = _both("index_fill", _index_fill, "IndexFillBackward0")
 
 
 # -- places ---------------------------------------------------------------------------------------------
@@ -398,6 +440,18 @@ def nonzero(x, *, as_tuple=False):
     """The places of elements that are not zero: one row each, or one vector per dimension."""
     places = engine.nonzero(_raised(x) if as_tuple else x)
     return places.unbind(1) if as_tuple else places
+
+
+@composite
+def nonzero_static(input, *, size, fill_value=-1):
+    """The first `size` places of elements that are not zero; rows of `fill_value` if fewer."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    found = engine.nonzero(input)
+    count = min(size, found.sig.shape[0])
+    out = engine.full((size, input.sig.rank), fill_value, dt.int64)
+    engine.copy_into(engine.narrow(out, 0, 0, count), engine.narrow(found, 0, 0, count))
+    return out
 
 
 @composite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.dtype import int64
 from .declare import composite, engine
 from .shape import atleast_1d, atleast_2d, atleast_3d, expand, flatten, reshape
 
@@ -115,3 +116,28 @@ def cartesian_prod(*tensors):
     if len(tensors) == 1:
         return reshape(tensors[0], tuple(tensors[0].sig.shape))
     return stack([flatten(grid) for grid in meshgrid(*tensors, indexing="ij")], 1)
+
+
+@composite(method=False)
+def combinations(input, r=2, with_replacement=False):
+    """All ways to choose r elements of a vector, as rows."""
+    if input.sig.rank != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.sig.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return engine.empty((0,), input.sig.dtype)
+    return input[engine.choices(input.sig.numel, r, with_replacement)]
+
+
+def _triangle_places(name: str, lower: bool):
+    def places(row, col, offset=0, *, dtype=int64, device=None, layout=None):
+        return engine.tensor(engine.triangle(row, col, offset, lower), dtype)
+
+    places.__name__ = name
+    places.__doc__ = f"The places of the {'lower' if lower else 'upper'} triangle of a matrix."
+    return composite(method=False)(places)
+
+
+tril_indices = _triangle_places("tril_indices", True)
+triu_indices = _triangle_places("triu_indices", False)

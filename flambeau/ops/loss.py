@@ -9,7 +9,7 @@ from ..core import expr as e
 from ..core.rows import each, row_program
 from .activation import logsigmoid, sigmoid
 from .arithmetic import exp, log
-from .declare import REAL, SAME, composite, pointwise, registry
+from .declare import FLOAT, REAL, SAME, composite, pointwise, registry
 from .exponential import log1p
 from .loss_reduction import reduced, reduction_of
 from .refusal import accepts
@@ -225,7 +225,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 # -- distributions --------------------------------------------------------------------------------------
 
 
-@pointwise(SAME, **_HIDDEN)
+@pointwise(FLOAT, **_HIDDEN)
 def count_likelihood(x, y, *, eps, logs=True, full=False):
     """Minus the log-likelihood of a count y under a Poisson distribution of rate x or exp(x)."""
     loss = exp(x) - y * x if logs else x - y * log(x + eps)

@@ -34,13 +34,18 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if abs(ord) == 2:
         S = _singular(A, rows, cols)
-        return _placed(S.amax(-1) if ord > 0 else S.amin(-1), A, rows, cols, keepdim)
+        return _placed(_largest(S, -1, False) if ord > 0 else S.amin(-1), A, rows, cols, keepdim)
     if abs(ord) not in (1, INF):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     summed, chosen = (rows, cols) if abs(ord) == 1 else (cols, rows)
     sums = registry["linalg.vector_norm"](A, 1, summed, True)
-    out = sums.amax((chosen,), True) if ord > 0 else sums.amin((chosen,), True)
+    out = _largest(sums, chosen, True) if ord > 0 else sums.amin((chosen,), True)
     return out if keepdim else out.squeeze((rows, cols))
+
+
+def _largest(x, dim: int, keepdim: bool):
+    """The largest along a dimension; of nothing, 0."""
+    return x.amax(dim, keepdim) if x.shape[dim] else x.sum(dim, keepdim)
 
 
 def _singular(A, rows: int, cols: int):
@@ -160,11 +165,13 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
 def vander(x, N=None):
     """Powers of x: 1, x, x^2 ... along a new last dimension."""
     if not x.dim():
-        raise RuntimeError("linalg.vander: expected a tensor with at least one dimension")
+        if N is None:
+            raise RuntimeError("linalg.vander: N must be given for a tensor without dimensions")
+        return vander(x.unsqueeze(0), N)
     n = x.shape[-1] if N is None else N
     if n < 1:
         raise RuntimeError(f"linalg.vander: N must be greater than 1, got {n}")
-    first = registry["ones_like"](x).unsqueeze(-1)
+    first = engine.full((*x.shape, 1), 1, x.dtype)
     if n == 1:
         return first
     rest = registry["expand"](x.unsqueeze(-1), (*x.shape, n - 1)).cumprod(-1)
@@ -231,7 +238,7 @@ def plain_pdist(input, p=2.0):
 
 def _basis(A, q: int, niter: int):
     """Orthonormal columns that nearly span A: a random start, and a few powers of A."""
-    start = registry["randn"](A.shape[-1], q, dtype=A.dtype)
+    start = engine.randn(A.shape[-1], q, dtype=A.dtype)
     qr = registry["linalg.qr"]
     Q = qr(A @ start)[0]
     for _ in range(niter):

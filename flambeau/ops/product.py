@@ -175,9 +175,8 @@ def inner(input, other):
 def _combined(name: str, input, product, beta, alpha):
     """beta * input + alpha * product; beta = 0 ignores even a nan in the input."""
     shape = tuple(product.shape)
-    if product.dtype.kind in "biu" and any(isinstance(n, float) for n in (beta, alpha)):
-        raise RuntimeError(f"{name}: For integral input tensors, argument alpha must not be a "
-                           "floating point number.")
+    if product.dtype.kind in "biu":
+        beta, alpha = int(beta), int(alpha)
     if tuple(sh.broadcast(name, tuple(input.shape), shape)) != shape:
         raise RuntimeError(f"{name}: expand: the input of shape {list(input.shape)} does not expand "
                            f"to the product's shape {list(shape)}")
@@ -237,6 +236,8 @@ def addr(input: T, vec1: T, vec2: T, *, beta=1, alpha=1):
     if product.dtype.kind in "biu" and any(isinstance(n, float) for n in (beta, alpha)):
         raise RuntimeError("addr: For integral input tensors, argument beta and alpha must not be "
                            "floating point numbers.")
+    if product.dtype.kind == "b":
+        beta, alpha = bool(beta), bool(alpha)
     if alpha != 1:
         product = product * alpha
     if not beta:
@@ -373,7 +374,8 @@ def matrix_power(input, n):
     """A square matrix multiplied by itself n times; its inverse if n is negative."""
     require_square("linalg.matrix_power", input)
     if n == 0:
-        return identity_like(input)
+        # Chosen everywhere, so that the result is part of the graph, with no gradient.
+        return registry["where"](engine.full((), True), identity_like(input), input)
     base = registry["linalg.inv"](input) if n < 0 else input
     n, out = abs(n), None
     while n:

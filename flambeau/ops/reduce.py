@@ -20,8 +20,8 @@ def needs_float(name: str):
     """A check that raises for integers and bool, in the words of a mean."""
     def check(given: dt.dtype) -> None:
         if given.kind in "biu":
-            raise RuntimeError(f"{name}(): could not infer output dtype. Input dtype must be either "
-                               f"a floating point or complex dtype. Got: {spoken(given)}")
+            raise RuntimeError(f"{name}(): could not infer output dtype. Input dtype must be "
+                               f"either a floating point or complex dtype. Got: {spoken(given)}")
     return check
 
 

@@ -120,4 +120,8 @@ def frexp(input):
 @composite(inplace=True)
 def ldexp(input, other):
     """input * 2**other"""
+    for position, (name, value) in enumerate((("input", input), ("other", other)), 1):
+        if not hasattr(value, "sig"):
+            raise TypeError(f"ldexp(): argument '{name}' (position {position}) must be Tensor, not "
+                            f"{type(value).__name__}")
     return mul(input, pow(2.0, other))

@@ -3,54 +3,45 @@
 from __future__ import annotations
 
 from ..core import dtype as dt
+from ..core import expr as e
 from ..core import shape as sh
-from .declare import T, composite, engine, library, registry
+from .declare import INDEX, SAME, SUM, T, composite, engine, library, reduction, registry
+from .extremes import highest, lowest
 from .reduce import conj, prod, refuses, sum
-
-
-def _along(name: str, input, dim: int) -> int:
-    return sh.wrap_dim(dim, input.rank, name)
-
-
-def _summed(given: dt.dtype, wanted) -> dt.dtype:
-    return wanted or (given if given.kind in "fc" else dt.int64)
 
 
 def reversed_along(x, dim: int):
     return registry["flip"](x, (dim,)) if x.dim() else x
 
 
-@library(inplace=True)
-def cumsum(input: T, dim, *, dtype=None):
+@reduction(SUM, start=0, running=True, wide=True, typed=True, inplace=True)
+def cumsum(total, x):
     """Running sum along `dim`."""
-    _along("cumsum", input, dim)
-    return input.shape, _summed(input.dtype, dtype)
+    return total + x
 
 
 @cumsum.gradient
-def cumsum(g, input_meta, dim):
+def cumsum(g, x_meta, dim):
     back = reversed_along(cumsum(reversed_along(g, dim), dim), dim)
-    return engine.cast(back, input_meta.dtype)
+    return engine.cast(back, x_meta.dtype)
 
 
-@library(inplace=True)
-def cumprod(input: T, dim, *, dtype=None):
+@reduction(SUM, start=1, running=True, wide=True, typed=True, inplace=True)
+def cumprod(product, x):
     """Running product along `dim`."""
-    _along("cumprod", input, dim)
-    return input.shape, _summed(input.dtype, dtype)
+    return product * x
 
 
 @cumprod.gradient
-def cumprod(g, input, out, input_meta, dim):
-    x = engine.cast(input, out.dtype)
-    if not input_meta.rank or not input_meta.numel:
-        return engine.cast(g, input_meta.dtype)
-    dim = dim % input_meta.rank
+def cumprod(g, x, out, x_meta, dim):
+    if not x_meta.rank or not x_meta.numel:
+        return engine.cast(g, x_meta.dtype)
+    x, dim = engine.cast(x, out.dtype), dim % x_meta.rank
     if (x == 0).any():
         found = _products_without_each(g, x, dim)
     else:
         found = reversed_along(cumsum(reversed_along(g * conj(out), dim), dim), dim) / conj(x)
-    return engine.cast(found, input_meta.dtype)
+    return engine.cast(found, x_meta.dtype)
 
 
 def _products_without_each(g, x, dim: int):
@@ -68,29 +59,33 @@ def _products_without_each(g, x, dim: int):
     return registry["cat"](parts, dim)
 
 
-_cummax_accepts, _cummin_accepts = refuses("cummax_cpu", "c"), refuses("cummin_cpu", "c")
+def _latest(beats):
+    """The step of a running extreme: the last of equals, and NaN from the first one on."""
+    def step(best, x, position):
+        value, at = best
+        taken = beats(x, value) | e.isnan(x) if x.dtype.kind == "f" else beats(x, value)
+        return e.where(taken, x, value), e.where(taken, position, at)
+    return step
 
 
-@library
-def cummax(input: T, dim):
-    """The largest so far along `dim`, and where it is."""
-    _cummax_accepts(input.dtype)
-    _along("cummax", input, dim)
-    return [(input.shape, input.dtype), (input.shape, dt.int64)]
+def _running_extreme(name: str, start, beats, doc: str):
+    step = _latest(beats)
+    step.__name__, step.__doc__ = name, doc
+    return reduction(SAME, start=lambda d: (start(d), e.const(0, dt.int64)), merge=lambda a, b: a,
+                     running=True, indexed=True, results={"values": SAME, "indices": INDEX},
+                     accepts=refuses(f"{name}_cpu", "c"))(step)
 
 
-@library
-def cummin(input: T, dim):
-    """The smallest so far along `dim`, and where it is."""
-    _cummin_accepts(input.dtype)
-    _along("cummin", input, dim)
-    return [(input.shape, input.dtype), (input.shape, dt.int64)]
+cummax = _running_extreme("cummax", lowest, lambda x, best: x >= best,
+                          "The largest so far along `dim`, and where it is.")
+cummin = _running_extreme("cummin", highest, lambda x, best: x <= best,
+                          "The smallest so far along `dim`, and where it is.")
 
 
-def _given_back(g, out, input_meta, dim):
-    if not input_meta.rank:
+def _given_back(g, out, x_meta, dim):
+    if not x_meta.rank:
         return g[0]
-    zeros = engine.full(tuple(input_meta.shape), 0, g[0].dtype, input_meta.device)
+    zeros = engine.full(tuple(x_meta.shape), 0, g[0].dtype, x_meta.device)
     return registry["scatter_add"](zeros, dim, out[1], g[0])
 
 
@@ -102,7 +97,7 @@ for _op in (cummax, cummin):
 def logcumsumexp(input: T, dim):
     """log of the running sum of exponentials along `dim`, without overflow."""
     refuses("logcumsumexp_out_cpu", "biu")(input.dtype)
-    _along("logcumsumexp", input, dim)
+    sh.wrap_dim(dim, input.rank, "logcumsumexp")
     return input.shape
 
 
@@ -111,21 +106,22 @@ def logcumsumexp(g, input, out, input_meta, dim):
     if not input_meta.rank or not input_meta.numel:
         return g
     if input_meta.dtype.kind == "c":
-        back = reversed_along(cumsum(reversed_along(g * conj(registry["exp"](-out)), dim), dim), dim)
-        return back * conj(registry["exp"](input))
+        turned = reversed_along(g * conj(registry["exp"](-out)), dim)
+        return reversed_along(cumsum(turned, dim), dim) * conj(registry["exp"](input))
     return _share(g, input, out, dim) - _share(-g, input, out, dim)
 
 
 def _share(g, x, out, dim: int):
     """The part of the gradient from where g is positive, in logarithms all the way."""
     positive = g > 0
+    # The lowest number, not -infinity, whose distance to itself would be NaN.
     logs = registry["where"](positive, registry["log"](registry["where"](positive, g, 1.0)),
-                             float("-inf"))
+                             dt.finfo(g.dtype).min)
     run = reversed_along(logcumsumexp(reversed_along(logs - out, dim), dim), dim)
     return registry["exp"](run + x)
 
 
-# -- differences and areas -----------------------------------------------------------------------------
+# -- differences and areas -----------------------------------------------------------------------
 
 
 @composite

@@ -12,7 +12,7 @@ from .declare import view as as_view
 
 def ints(args) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence."""
-    if len(args) == 1 and isinstance(args[0], (tuple, list)):
+    if len(args) == 1 and not isinstance(args[0], int) and hasattr(args[0], "__iter__"):
         args = args[0]
     return tuple(int(a) for a in args)
 
@@ -190,6 +190,16 @@ def broadcast_tensors(*tensors):
     tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
     shape = sh.broadcast("broadcast_tensors", *[tuple(t.sig.shape) for t in tensors])
     return tuple(expand(t, shape) for t in tensors)
+
+
+@composite(function_form=False)
+def sum_to_size(x, *size):
+    """The sum over the dimensions a size was broadcast along."""
+    wanted, have = ints(size), tuple(x.sig.shape)
+    lead = len(have) - len(wanted)
+    if lead < 0 or any(n not in (1, h) for n, h in zip(wanted, have[lead:], strict=True)):
+        raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(have)}}}.")
+    return alias(x) if wanted == have else engine.sum_to(x, wanted)
 
 
 @as_view

@@ -79,7 +79,7 @@ def softmin(input, dim=None, _stacklevel=3, dtype=None):
     return softmax(-input, _implicit_dim("softmin", input, dim, _stacklevel + 2), dtype)
 
 
-# -- logsumexp -----------------------------------------------------------------------------------------
+# -- logsumexp -----------------------------------------------------------------------------------
 
 
 def _finite(largest):

@@ -346,10 +346,12 @@ def lstsq(A, B, rcond=None, *, driver=None):
     X, rank, values = least_squares(A2, B2, limit)
     driver = driver or "gelsy"
     empty = engine.full((0,), 0.0, A.dtype.to_real())
-    residuals = empty
+    flat = registry["abs"](X).reshape(-1)
+    residuals = flat.narrow(0, 0, 0)  # nothing, but part of the graph
     if m > n and driver != "gelsy" and (driver == "gels" or bool((rank == n).all())):
         missed = matmul(A2, X) - B2
         residuals = (registry["abs"](missed) ** 2).sum(-2)
+        residuals = residuals if not vector else residuals.squeeze(-1)
     X = X.squeeze(-1) if vector else X
     rank = engine.full((0,), 0, dt.int64) if driver == "gels" else rank
     values = values if driver in ("gelsd", "gelss") else empty

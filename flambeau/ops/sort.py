@@ -30,7 +30,7 @@ def _nonempty(name: str, input, dim: int) -> int:
     return d
 
 
-# -- sorting -----------------------------------------------------------------------------------------
+# -- sorting -------------------------------------------------------------------------------------
 
 
 @library
@@ -68,8 +68,8 @@ def topk(input: T, k, dim=-1, largest=True, sorted=True):
     d = sh.wrap_dim(dim, input.rank, "topk")
     size = input.shape[d] if input.rank else 1
     if not 0 <= k <= size:
-        raise RuntimeError(f"topk: selected index k out of range; k is {k}, and dimension {dim} has "
-                           f"size {size}")
+        raise RuntimeError(f"topk: selected index k out of range; k is {k}, and dimension {dim} "
+                           f"has size {size}")
     return _pair([k if n == d else s for n, s in enumerate(input.shape)], input.dtype)
 
 
@@ -78,7 +78,7 @@ def topk(g, out, input_meta, dim):
     return _picked(g, out, input_meta, dim, True)
 
 
-# -- one by its rank -----------------------------------------------------------------------------------
+# -- one by its rank -----------------------------------------------------------------------------
 
 
 @library
@@ -162,7 +162,7 @@ def nanmedian(input, dim=None, keepdim=False):
     return nanmedian_all(input) if dim is None else nanmedian_along(input, dim, keepdim)
 
 
-# -- distinct values -----------------------------------------------------------------------------------
+# -- distinct values -----------------------------------------------------------------------------
 
 
 def _distinct_rule(input, dim):
@@ -208,7 +208,7 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
     return _asked(found, input.dtype, return_inverse, return_counts)
 
 
-# -- places --------------------------------------------------------------------------------------------
+# -- places --------------------------------------------------------------------------------------
 
 
 @library(method=False, function_form=False)
@@ -221,8 +221,8 @@ def _right(right: bool, side) -> bool:
     if side not in (None, "left", "right"):
         raise RuntimeError(f"searchsorted(): side can only be 'left' or 'right' but got {side!r}")
     if side == "left" and right:
-        raise RuntimeError("searchsorted(): side and right can't be set to opposites, got side of left "
-                           "while right was True")
+        raise RuntimeError("searchsorted(): side and right can't be set to opposites, got side of "
+                           "left while right was True")
     return right or side == "right"
 
 
@@ -233,13 +233,13 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=N
     given = input
     if not hasattr(input, "dtype"):
         if sorted_sequence.dim() != 1:
-            raise RuntimeError("searchsorted(): input value can be a scalar only when boundaries tensor "
-                               f"dimension is 1, but we got boundaries of {sorted_sequence.dim()} "
-                               "dimensions")
+            raise RuntimeError("searchsorted(): input value can be a scalar only when boundaries "
+                               "tensor dimension is 1, but we got boundaries of "
+                               f"{sorted_sequence.dim()} dimensions")
         given = engine.tensor(input)
     elif sorted_sequence.dtype is not input.dtype:
-        raise RuntimeError("searchsorted(): boundary tensor and input value tensor should have same "
-                           f"dtype, but got {sorted_sequence.dtype} and {input.dtype}")
+        raise RuntimeError("searchsorted(): boundary tensor and input value tensor should have "
+                           f"same dtype, but got {sorted_sequence.dtype} and {input.dtype}")
     _check_places(sorted_sequence, given, sorter)
     return places(sorted_sequence.detach(), given.detach(), right, sorter, out_int32)
 
@@ -248,16 +248,17 @@ def _check_places(sequence, input, sorter) -> None:
     if not sequence.dim():
         raise RuntimeError("searchsorted(): boundaries tensor should have at least 1 dimension")
     if sequence.dim() > 1 and tuple(sequence.shape[:-1]) != tuple(input.shape[:-1]):
-        raise RuntimeError("searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
-                           "dimensions of boundaries tensor and input value tensor must match, but we "
-                           f"got {tuple(sequence.shape)} and {tuple(input.shape)}")
+        raise RuntimeError("searchsorted(): boundaries tensor should be 1 dimension or the first "
+                           "N-1 dimensions of boundaries tensor and input value tensor must match, "
+                           f"but we got {tuple(sequence.shape)} and {tuple(input.shape)}")
     if sorter is None:
         return
     if tuple(sorter.shape) != tuple(sequence.shape):
         raise RuntimeError("searchsorted(): boundary and sorter must have the same size, but got "
                            f"{tuple(sequence.shape)} and {tuple(sorter.shape)}")
     if sorter.dtype is not dt.int64:
-        raise RuntimeError(f"searchsorted(): sorter must be a tensor of long dtype but got {sorter.dtype}")
+        raise RuntimeError("searchsorted(): sorter must be a tensor of long dtype but got "
+                           f"{sorter.dtype}")
     if sorter.numel() and (int(sorter.min()) < 0 or int(sorter.max()) >= sequence.shape[-1]):
         raise RuntimeError("searchsorted(): sorter index out of range")
 
@@ -282,8 +283,8 @@ def member(elements: T, test_elements: T, invert=False):
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     """Whether each element is among the test elements."""
     if not hasattr(elements, "dtype") and not hasattr(test_elements, "dtype"):
-        raise TypeError("isin() received an invalid combination of arguments - got two numbers, but "
-                        "expected at least one Tensor")
+        raise TypeError("isin() received an invalid combination of arguments - got two numbers, "
+                        "but expected at least one Tensor")
     values, among = (v.detach() if hasattr(v, "dtype") else engine.tensor(v)
                      for v in (elements, test_elements))
     for v in (values, among):

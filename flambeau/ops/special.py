@@ -210,27 +210,22 @@ def _power(x, n: int):
     return e.const(1, x.dtype) if result is None else result
 
 
-#: how many terms reach the right half from the left one
-_LEFT_TERMS = 24
-
-
 @pointwise(FLOAT, method=False, function_form=False, inplace=False, bake=("n",),
            backward="PolygammaBackward0", check=_real("polygamma"))
 def higher_polygamma(x, *, n):
     """The derivative of lgamma of order n + 1, for n of 2 and more."""
-    narrow = x.dtype
+    narrow, s = x.dtype, n + 1
     x = e.cast(x, dt.float64)
-    left = x <= 0
-    total = e.const(0, x.dtype)
-    for k in range(_LEFT_TERMS):
-        total = total + where(left & (x + k <= 0), _power(1 / (x + k), n + 1), e.const(0, x.dtype))
-    start = where(left, x - e.call("floor", x), x)
-    start = where(left & (start == 0), e.const(1, x.dtype), start)
-    value = (total + _hurwitz_right(n + 1, start)) * ((-1) ** (n + 1) * math.factorial(n))
-    pole = left & (x == e.call("floor", x))
-    infinite = e.const(math.inf if n % 2 else -math.inf, x.dtype)
-    value = where(pole, infinite, where(x < -_LEFT_TERMS, e.const(math.nan, x.dtype), value))
-    return e.cast(value, narrow)
+    one, below = e.const(1, x.dtype), e.call("floor", x)
+    left, pole = x <= 0, (x <= 0) & (x == below)
+    right = where(pole, one, where(left, x - below, x))
+    # The terms left of 0, mirrored, are a finite piece of the same sum.
+    mirrored = _hurwitz_right(s, where(left & ~pole, 1 - (x - below), one)) - _hurwitz_right(
+        s, where(left, 1 - x, one))
+    total = _hurwitz_right(s, right) + where(left, mirrored, e.const(0, x.dtype)) * (-1) ** s
+    value = total * ((-1) ** s * math.factorial(n))
+    value = where(pole, e.const(math.inf * (-1) ** s, x.dtype), value)
+    return e.cast(where(x == math.inf, e.const(math.nan, x.dtype), value), narrow)
 
 
 @higher_polygamma.gradient
@@ -275,10 +270,14 @@ def mvlgamma(input, p):
 # -- Bessel ------------------------------------------------------------------------------------------------
 
 
+def _undefined_at_infinity(x, value):
+    return where(e.call("abs", x) == math.inf, e.const(math.nan, x.dtype), value)
+
+
 @pointwise(FLOAT, check=_real("i0"))
 def i0(x):
     """The modified Bessel function of the first kind, of order 0."""
-    return e.call("i0", x)
+    return _undefined_at_infinity(x, e.call("i0", x))
 
 
 @i0.gradient
@@ -305,7 +304,7 @@ def _sign(x):
 @pointwise(FLOAT, where=SPECIAL, check=_real("i1"))
 def i1(x):
     """The modified Bessel function of the first kind, of order 1."""
-    return e.call("i1", x)
+    return _undefined_at_infinity(x, e.call("i1", x))
 
 
 @i1.gradient

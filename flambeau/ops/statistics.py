@@ -7,11 +7,11 @@ import math
 from ..core import dtype as dt
 from ..core import shape as sh
 from .declare import T, Ts, composite, engine, library, registry
-from .refusal import no_kernel
 from .reduce import mean, sum
+from .refusal import no_kernel
 from .sort import sort
 
-# -- quantiles -----------------------------------------------------------------------------------------
+# -- quantiles -----------------------------------------------------------------------------------
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
@@ -25,11 +25,11 @@ def _check_quantile(name: str, input, q, interpolation: str) -> None:
     if q.dim() > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor, got {q.dim()} dimensions")
     if q.dtype is not input.dtype:
-        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor, got {q.dtype} "
-                           f"and {input.dtype}")
+        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor, got "
+                           f"{q.dtype} and {input.dtype}")
     if interpolation not in _INTERPOLATIONS:
-        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint or "
-                           f"nearest, but got {interpolation}")
+        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint "
+                           f"or nearest, but got {interpolation}")
 
 
 def _quantile(name: str, input, q, dim, keepdim: bool, interpolation: str, ignore_nan: bool):
@@ -40,7 +40,7 @@ def _quantile(name: str, input, q, dim, keepdim: bool, interpolation: str, ignor
     elif q.numel() and not bool(((q >= 0) & (q <= 1)).all()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     _check_quantile(name, input, q, interpolation)
-    original, rank = dim, input.dim()
+    rank = input.dim()
     if dim is None:
         shape = [1] * rank
         rows = engine.reshape(input, (-1,))
@@ -49,20 +49,15 @@ def _quantile(name: str, input, q, dim, keepdim: bool, interpolation: str, ignor
         shape = [1 if d == dim else n for d, n in enumerate(input.shape)]
         rows = _last(input, dim)
     found = _ranked(sort(rows, -1)[0], engine.reshape(q, (-1,)), interpolation, ignore_nan)
-    kept = shape if keepdim else [n for d, n in enumerate(shape) if original is not None and d != dim]
-    found = _first(found)
-    if q.dim():
-        return engine.reshape(found, (q.shape[0], *kept))
-    return engine.reshape(found, tuple(kept))
+    if not keepdim:
+        shape = [] if dim is None else [n for d, n in enumerate(shape) if d != dim]
+    lead = (q.shape[0],) if q.dim() else ()
+    return engine.reshape(registry["movedim"](found, -1, 0), (*lead, *shape))
 
 
 def _last(x, dim: int):
     """Dimension `dim` moved to the end."""
     return registry["movedim"](x, dim, -1) if x.dim() else engine.reshape(x, (1,))
-
-
-def _first(x):
-    return registry["movedim"](x, -1, 0)
 
 
 def _ranked(ordered, q, interpolation: str, ignore_nan: bool):
@@ -99,7 +94,7 @@ def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
 
 
-# -- covariance ----------------------------------------------------------------------------------------
+# -- covariance ----------------------------------------------------------------------------------
 
 
 def _check_weights(name: str, weights, observations: int, kinds: str) -> None:
@@ -107,11 +102,12 @@ def _check_weights(name: str, weights, observations: int, kinds: str) -> None:
         raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got "
                            f"{weights.dim()}")
     if weights.dtype.kind not in kinds:
-        raise RuntimeError(f"cov(): expected {name} to have {'integral' if kinds == 'iu' else 'floating point'} "
-                           f"dtype but got {weights.dtype}")
+        raise RuntimeError(f"cov(): expected {name} to have "
+                           f"{'integral' if kinds == 'iu' else 'floating point'} dtype but got "
+                           f"{weights.dtype}")
     if weights.numel() != observations:
-        raise RuntimeError(f"cov(): expected {name} to have the same numel as there are observations "
-                           f"in the input but got {weights.numel()} != {observations}")
+        raise RuntimeError(f"cov(): expected {name} to have the same numel as there are "
+                           f"observations in the input but got {weights.numel()} != {observations}")
     if weights.numel() and bool((weights.detach() < 0).any()):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
@@ -184,7 +180,7 @@ def corrcoef(input):
     return ratio.clamp(-1, 1)
 
 
-# -- counts --------------------------------------------------------------------------------------------
+# -- counts --------------------------------------------------------------------------------------
 
 
 @library
@@ -196,8 +192,8 @@ def bincount(input: T, weights: T = None, minlength=0):
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
     if weights is not None and tuple(weights.shape) != tuple(input.shape):
-        raise RuntimeError(f"bincount: weights should be 1-d and have the same length as input, got "
-                           f"{tuple(weights.shape)} and {tuple(input.shape)}")
+        raise RuntimeError("bincount: weights should be 1-d and have the same length as input, "
+                           f"got {tuple(weights.shape)} and {tuple(input.shape)}")
 
 
 @library(method=False, function_form=False)
@@ -244,12 +240,13 @@ def _edges(name: str, points, bins: list, given_range):
     for k, count in enumerate(bins):
         if hasattr(count, "dtype"):
             if count.dtype is not points.dtype:
-                raise RuntimeError(f"torch.{name}(): input tensor and bins tensors should have the same "
-                                   f"dtype, but got {points.dtype} and {count.dtype}")
+                raise RuntimeError(f"torch.{name}(): input tensor and bins tensors should have the "
+                                   f"same dtype, but got {points.dtype} and {count.dtype}")
             edges.append(count.detach())
             continue
         if count <= 0:
-            raise RuntimeError(f"torch.{name}(): bins must be > 0, but got {count} for dimension {k}")
+            raise RuntimeError(f"torch.{name}(): bins must be > 0, but got {count} for dimension "
+                               f"{k}")
         if given_range is None:
             low, high = (0.0, 0.0) if not points.shape[0] else _extent(points, k)
         else:
@@ -258,7 +255,8 @@ def _edges(name: str, points, bins: list, given_range):
                 raise RuntimeError(f"torch.{name}(): min should not exceed max, got min {low} max "
                                    f"{high} for dimension {k}")
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise RuntimeError(f"torch.{name}(): dimension {k}'s range [{low}, {high}] is not finite")
+            raise RuntimeError(f"torch.{name}(): dimension {k}'s range [{low}, {high}] is not "
+                               "finite")
         if low == high:
             low, high = (0.0, 1.0) if not points.shape[0] and given_range is None else (
                 low - 0.5, high + 0.5)
@@ -276,12 +274,13 @@ def _histogram(name: str, points, bins: list, given_range, weight, density: bool
         raise no_kernel("histogramdd", points.dtype)
     if weight is not None:
         if weight.dtype is not points.dtype:
-            raise RuntimeError(f"torch.{name}(): if weight tensor is provided, input tensor and weight "
-                               f"tensor should have the same dtype, got {points.dtype}, {weight.dtype}")
+            raise RuntimeError(f"torch.{name}(): if weight tensor is provided, input tensor and "
+                               f"weight tensor should have the same dtype, got {points.dtype}, "
+                               f"{weight.dtype}")
         if weight.numel() != points.shape[0]:
-            raise RuntimeError(f"torch.{name}(): if weight tensor is provided it should have the same "
-                               f"shape as the input tensor excluding its innermost dimension, got "
-                               f"{weight.numel()} weights for {points.shape[0]} points")
+            raise RuntimeError(f"torch.{name}(): if weight tensor is provided it should have the "
+                               "same shape as the input tensor excluding its innermost dimension, "
+                               f"got {weight.numel()} weights for {points.shape[0]} points")
         weight = engine.reshape(weight.detach(), (-1,))
     edges = _edges(name, points, bins, given_range)
     return binned(points.detach(), edges, weight, bool(density)), edges
@@ -299,8 +298,8 @@ def histogram(input, bins, *, range=None, weight=None, density=False):
 def histogramdd(input, bins, range=None, weight=None, density=False):
     """How many points (rows) lie in each bin of a grid, and the borders of its bins."""
     if input.dim() < 2:
-        raise RuntimeError("torch.histogramdd(): input tensor should have at least 2 dimensions, but "
-                           f"got {input.dim()}")
+        raise RuntimeError("torch.histogramdd(): input tensor should have at least 2 dimensions, "
+                           f"but got {input.dim()}")
     coordinates = input.shape[-1]
     bins = [bins] * coordinates if isinstance(bins, int) else list(bins)
     if len(bins) != coordinates:

@@ -96,14 +96,16 @@ def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, layout
 # -- torch.signal.windows --------------------------------------------------------------------------
 
 
-def _signal(name, M, sym, value, dtype, device, requires_grad):
+def _signal(name, M, sym, value, dtype, layout, device, requires_grad):
     if not isinstance(M, int) or M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
+    if layout is not None and str(layout) != "torch.strided":
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     dtype = dtype or dt.default_float()
     if dtype not in (dt.float32, dt.float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     if M == 0:
-        return new_vector([], dtype, device, requires_grad)
+        return new_vector([], dtype, layout, device, requires_grad)
     return _build(name, M, not sym, value, dtype, device, requires_grad)
 
 
@@ -119,7 +121,7 @@ def exponential(M, *, center=None, tau=1.0, sym=True, dtype=None, layout=None, d
     def value(k, n):
         return math.exp(-abs(k - (n / 2 if center is None else center)) / tau)
 
-    return _signal("exponential", M, sym, value, dtype, device, requires_grad)
+    return _signal("exponential", M, sym, value, dtype, layout, device, requires_grad)
 
 
 @composite(where="signal.windows")
@@ -128,7 +130,7 @@ def cosine(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=F
     def value(k, n):
         return math.sin(math.pi * (k + 0.5) / (n + 1))
 
-    return _signal("cosine", M, sym, value, dtype, device, requires_grad)
+    return _signal("cosine", M, sym, value, dtype, layout, device, requires_grad)
 
 
 @composite(where="signal.windows")
@@ -140,7 +142,7 @@ def gaussian(M, *, std=1.0, sym=True, dtype=None, layout=None, device=None, requ
     def value(k, n):
         return math.exp(-((k - n / 2) / std) ** 2 / 2)
 
-    return _signal("gaussian", M, sym, value, dtype, device, requires_grad)
+    return _signal("gaussian", M, sym, value, dtype, layout, device, requires_grad)
 
 
 @composite(where="signal.windows")
@@ -148,7 +150,7 @@ def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requ
     """Bessel's function of a half circle."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
-    return _signal("kaiser", M, sym, _kaiser(beta), dtype, device, requires_grad)
+    return _signal("kaiser", M, sym, _kaiser(beta), dtype, layout, device, requires_grad)
 
 
 @composite(where="signal.windows")
@@ -158,43 +160,44 @@ def general_cosine(M, *, a, sym=True, dtype=None, layout=None, device=None, requ
         raise TypeError("Coefficients must be a list/tuple")
     if not a:
         raise ValueError("Coefficients cannot be empty")
-    return _signal("general_cosine", M, sym, _cosines(a), dtype, device, requires_grad)
+    return _signal("general_cosine", M, sym, _cosines(a), dtype, layout, device, requires_grad)
 
 
 @composite(where="signal.windows")
 def general_hamming(M, *, alpha=0.54, sym=True, dtype=None, layout=None, device=None,
                     requires_grad=False):
     """A raised cosine: alpha - (1 - alpha) cos."""
-    return _signal("general_hamming", M, sym, _cosines((alpha, 1 - alpha)), dtype, device,
+    return _signal("general_hamming", M, sym, _cosines((alpha, 1 - alpha)), dtype, layout, device,
                    requires_grad)
 
 
 @composite(where="signal.windows")
 def hamming(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """A raised cosine that does not reach zero."""
-    return _signal("hamming", M, sym, _cosines((0.54, 0.46)), dtype, device, requires_grad)
+    return _signal("hamming", M, sym, _cosines((0.54, 0.46)), dtype, layout, device, requires_grad)
 
 
 @composite(where="signal.windows")
 def hann(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """One raised cosine."""
-    return _signal("hann", M, sym, _cosines((0.5, 0.5)), dtype, device, requires_grad)
+    return _signal("hann", M, sym, _cosines((0.5, 0.5)), dtype, layout, device, requires_grad)
 
 
 @composite(where="signal.windows")
 def blackman(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """Three cosines."""
-    return _signal("blackman", M, sym, _cosines((0.42, 0.5, 0.08)), dtype, device, requires_grad)
+    return _signal("blackman", M, sym, _cosines((0.42, 0.5, 0.08)), dtype, layout, device,
+                   requires_grad)
 
 
 @composite(where="signal.windows")
 def bartlett(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """A triangle."""
-    return _signal("bartlett", M, sym, _triangle, dtype, device, requires_grad)
+    return _signal("bartlett", M, sym, _triangle, dtype, layout, device, requires_grad)
 
 
 @composite(where="signal.windows")
 def nuttall(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """Four cosines, with low side lobes."""
-    return _signal("nuttall", M, sym, _cosines((0.3635819, 0.4891775, 0.1365995, 0.0106411)), dtype,
-                   device, requires_grad)
+    value = _cosines((0.3635819, 0.4891775, 0.1365995, 0.0106411))
+    return _signal("nuttall", M, sym, value, dtype, layout, device, requires_grad)

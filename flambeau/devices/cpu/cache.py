@@ -9,16 +9,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
 
+from ..switches import switch
+
 LIMIT_BYTES = 512 << 20
 _DIGEST = 32
+_OURS = re.compile(r"[0-9a-f]{64}|\.new-.*")
 
 
 def folder() -> Path | None:
     """Where entries live, or None where none may be kept."""
-    chosen = os.environ.get("FLAMBEAU_CACHE")
+    chosen = switch("FLAMBEAU_CACHE")
     if chosen in ("0", "off", "none"):
         return None
     base = Path(chosen) if chosen else Path(
@@ -72,7 +76,7 @@ class Cache:
         if self.root is None:
             return []
         try:
-            return [e for e in os.scandir(self.root) if e.is_file()]
+            return [e for e in os.scandir(self.root) if e.is_file() and _OURS.fullmatch(e.name)]
         except OSError:
             return []
 

@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 
 from ...core.kernel import Kernel, listing, verify
+from ..switches import switch
 from .bridge import function_at, jit, wrapper_ir
 from .cache import Cache
 
@@ -34,6 +35,10 @@ def cache() -> Cache:
 def compile_kernel(kernel: Kernel):
     """The callable that runs a kernel: pointers, params, and a count or a layout's address."""
     verify(kernel)
+    if switch("FLAMBEAU_DEVICE") == "reference":
+        from .. import interpreter
+
+        return interpreter.compile_kernel(kernel)
     text = listing(kernel)
     store = cache()
     key = store.key(text)

@@ -10,8 +10,8 @@ from .routines import routine
 @routine
 def bincount(input, weights, minlength):
     if input.size and input.min() < 0:
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs, got a negative "
-                           "number")
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs, got a "
+                           "negative number")
     if weights is None:
         return np.bincount(input, minlength=minlength)
     found = np.bincount(input, weights, minlength)

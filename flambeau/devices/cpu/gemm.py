@@ -33,13 +33,13 @@ class Product:
     whether it is transposed, and lda, ldb, ldc of vectors are the steps between their elements.
     """
 
-    __slots__ = ("address", "table", "words")
+    __slots__ = ("address", "table", "words", "work")
 
     def __init__(self, kind, ta, tb, m, n, k, lda, ldb, ldc, rows, cols, offsets):
         self.table = array("q", [byte for row in offsets for byte in row])
         # Work is counted in elements of a pointwise kernel, of which 16 multiply-adds take the time.
-        work = m * n * k * len(offsets) >> 4
-        self.words = array("q", [work, kind, ta, tb, m, n, k, lda, ldb, ldc, rows, cols,
+        self.work = m * n * k * len(offsets) >> 4
+        self.words = array("q", [self.work, kind, ta, tb, m, n, k, lda, ldb, ldc, rows, cols,
                                  len(offsets), self.table.buffer_info()[0]])
         self.address = self.words.buffer_info()[0] + 8
 

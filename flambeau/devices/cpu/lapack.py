@@ -6,6 +6,7 @@ Routines take batches of matrices. Those that can fail say so in an array of inf
 from __future__ import annotations
 
 import ctypes
+from math import prod
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def call(name: str, dtype: np.dtype, *args) -> int:
 
 def matrices(x: np.ndarray) -> np.ndarray:
     """A batch as one list of matrices."""
-    return x.reshape((-1, *x.shape[-2:]))
+    return x.reshape((prod(x.shape[:-2]), *x.shape[-2:]))
 
 
 def fortran(x: np.ndarray) -> np.ndarray:
@@ -79,12 +80,12 @@ def lu_factor_ex(A, pivot, check_errors):
             continue
         if not pivot:
             _eliminate(matrices(out)[k])
-            pivots.reshape(-1, min(m, n))[k] = np.arange(1, min(m, n) + 1)
+            pivots.reshape(prod(A.shape[:-2]), min(m, n))[k] = np.arange(1, min(m, n) + 1)
             continue
         work, order = fortran(matrix), np.zeros(min(m, n), np.int32)
         info.reshape(-1)[k] = call("getrf", A.dtype, m, n, work, m, order)
         matrices(out)[k] = work
-        pivots.reshape(-1, min(m, n))[k] = order
+        pivots.reshape(prod(A.shape[:-2]), min(m, n))[k] = order
     return out, pivots, info
 
 
@@ -99,7 +100,7 @@ def _eliminate(a: np.ndarray) -> None:
 @routine
 def permutation_of_pivots(pivots, rows):
     """Permutation matrices from LAPACK's row exchanges, counted from 1."""
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    flat = pivots.reshape(prod(pivots.shape[:-1]), pivots.shape[-1])
     out = np.zeros((len(flat), rows, rows), np.float32)
     for k, exchanges in enumerate(flat):
         order = np.arange(rows)
@@ -122,7 +123,7 @@ def ldl_factor_ex(A, hermitian, check_errors):
         scratch = np.zeros(64 * n, A.dtype)
         info.reshape(-1)[k] = call(name, A.dtype, "L", n, work, n, order, scratch, len(scratch))
         matrices(out)[k] = np.tril(work)
-        pivots.reshape(-1, n)[k] = order
+        pivots.reshape(prod(A.shape[:-2]), n)[k] = order
     return out, pivots, info
 
 
@@ -133,7 +134,7 @@ def ldl_solve(LD, pivots, B, hermitian):
     n, right = B.shape[-2:]
     out = np.array(np.broadcast_to(B, (*batch, n, right)), order="C")
     factors = matrices(np.broadcast_to(LD, (*batch, n, n)))
-    orders = np.broadcast_to(pivots, (*batch, n)).reshape(-1, n)
+    orders = np.broadcast_to(pivots, (*batch, n)).reshape(prod(batch), n)
     for k in range(len(factors)):
         if n and right:
             work, x = fortran(factors[k]), fortran(matrices(out)[k])
@@ -222,7 +223,7 @@ def least_squares(A, B, rcond):
         x, _, r, s = np.linalg.lstsq(a, b, rcond=rcond)
         matrices(solution)[k] = x
         rank.reshape(-1)[k] = r
-        values.reshape(-1, min(m, n))[k] = s
+        values.reshape(prod(A.shape[:-2]), min(m, n))[k] = s
     return solution, rank, values
 
 
@@ -237,7 +238,7 @@ def geqrf(input):
     tau = np.zeros((*input.shape[:-2], min(m, n)), input.dtype)
     for k, matrix in enumerate(matrices(input)):
         if matrix.size:
-            matrices(out)[k], tau.reshape(-1, min(m, n))[k] = _reflections(matrix)
+            matrices(out)[k], tau.reshape(prod(input.shape[:-2]), min(m, n))[k] = _reflections(matrix)
     return out, tau
 
 

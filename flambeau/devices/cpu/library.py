@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from . import special
+from . import bessel, special
 from . import counting, scans, sorting
 from . import fourier, lapack
+from . import convolution, interpolation, pooling
 from .routines import NATIVE, ROUTINES
 
-__all__ = ["NATIVE", "ROUTINES", "counting", "scans", "sorting", "special"]
+__all__ = ["NATIVE", "ROUTINES", "bessel", "convolution", "counting", "interpolation", "pooling", "scans",
+           "sorting", "special"]

@@ -42,8 +42,12 @@ def pool_of(nbytes: int) -> list:
     return pool
 
 
+# A forked process must get a copy of the memory, not share the free lists' blocks with its parent.
+_PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+
+
 def _map(nbytes: int) -> tuple[mmap.mmap, int]:
-    mapping = mmap.mmap(-1, nbytes)
+    mapping = mmap.mmap(-1, nbytes, **_PRIVATE)
     if nbytes >= 2 * LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
         mapping.madvise(mmap.MADV_HUGEPAGE)
     return mapping, ctypes.addressof(ctypes.c_char.from_buffer(mapping))

@@ -179,25 +179,33 @@ def gather_planes(input, places, n):
     return out.reshape(*out.shape[:-1], *shape)
 
 
+def _absolute(places, shape, sizes) -> np.ndarray:
+    """Places counted from the first plane on."""
+    volume, n = prod(sizes), len(sizes)
+    flat = np.broadcast_to(places, (*shape[:-n], *places.shape[-n:])).reshape(prod(shape[:-n]), -1)
+    return (flat + np.arange(len(flat))[:, None] * volume).reshape(-1)
+
+
 @routine
-def scatter_planes(input, places, sizes, accumulate):
-    n = len(sizes)
-    lead, volume = input.shape[:-n], prod(sizes)
-    values = input.reshape(prod(lead), -1)
-    flat = np.broadcast_to(places, input.shape).reshape(values.shape)
-    if flat.size and (flat.min() < 0 or flat.max() >= volume):
-        wrong = flat[(flat < 0) | (flat >= volume)][0]
+def scatter_planes(input, places, sizes):
+    lead = input.shape[:-len(sizes)]
+    flat = _absolute(places, input.shape, sizes)
+    return _summed(flat, input.reshape(-1), prod(lead) * prod(sizes)).reshape(*lead, *sizes)
+
+
+def _unpool(input, indices, output_size):
+    volume, lead = prod(output_size), input.shape[:-len(output_size)]
+    if indices.size and (indices.min() < 0 or indices.max() >= volume):
+        wrong = indices[(indices < 0) | (indices >= volume)][0]
         raise RuntimeError(f"Found an invalid max index: {wrong} (output volumes are of size "
-                           f"{'x'.join(map(str, sizes))})")
-    flat = (flat + np.arange(len(values))[:, None] * volume).reshape(-1)
-    if not accumulate or values.dtype.kind not in "fc":
-        out = np.zeros(len(values) * volume, values.dtype)
-        if accumulate:
-            np.add.at(out, flat, values.reshape(-1))
-        else:
-            out[flat] = values.reshape(-1)
-        return out.reshape(*lead, *sizes)
-    return _summed(flat, values.reshape(-1), len(values) * volume).reshape(*lead, *sizes)
+                           f"{'x'.join(map(str, output_size))})")
+    out = np.zeros(prod(lead) * volume, input.dtype)
+    out[_absolute(indices, input.shape, output_size)] = input.reshape(-1)
+    return out.reshape(*lead, *output_size)
+
+
+for _n in (1, 2, 3):
+    ROUTINES[f"max_unpool{_n}d"] = _unpool
 
 
 def _summed(places, values, size: int) -> np.ndarray:

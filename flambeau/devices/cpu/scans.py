@@ -1,60 +1,13 @@
-"""Running results along a dimension, as numpy computes them."""
+"""Running sums of exponentials, as numpy computes them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...core import dtype as dt
 from .routines import routine
 
-#: what sums and products are accumulated in
-_WIDE = {np.dtype("float16"): np.float32, np.dtype("float32"): np.float64,
-         np.dtype("complex64"): np.complex128}
-
-
-def _accumulated(function, input, dim, dtype):
-    if input.dtype.kind in "bui" and dtype is None:
-        dtype = dt.int64
-    given = input.dtype if dtype is None else np.dtype(
-        np.float32 if dtype is dt.bfloat16 else dtype.numpy)
-    x = input.astype(given, copy=False)
-    if not x.ndim:
-        return x.copy()
-    with np.errstate(all="ignore"):
-        return function(x, axis=dim, dtype=_WIDE.get(given, given)).astype(given, copy=False)
-
-
-@routine
-def cumsum(input, dim, dtype):
-    return _accumulated(np.cumsum, input, dim, dtype)
-
-
-@routine
-def cumprod(input, dim, dtype):
-    return _accumulated(np.cumprod, input, dim, dtype)
-
-
-def _running_extreme(input, dim, extreme):
-    """Values so far and their positions: the last of equals, and the last NaN."""
-    if not input.ndim:
-        return input.copy(), np.zeros((), np.int64)
-    with np.errstate(invalid="ignore"):
-        values = extreme.accumulate(input, axis=dim)
-        taken = (input == values) | (input != input)
-    shape = [1] * input.ndim
-    shape[dim] = input.shape[dim]
-    positions = np.arange(input.shape[dim]).reshape(shape)
-    return values, np.maximum.accumulate(np.where(taken, positions, 0), axis=dim)
-
-
-@routine
-def cummax(input, dim):
-    return _running_extreme(input, dim, np.maximum)
-
-
-@routine
-def cummin(input, dim):
-    return _running_extreme(input, dim, np.minimum)
+#: what sums are accumulated in
+_WIDE = {np.dtype("float16"): np.float32, np.dtype("float32"): np.float64}
 
 
 @routine

@@ -103,7 +103,7 @@ def nanmedian_along(input, dim, keepdim):
     return _median(input, dim, keepdim, False)
 
 
-# -- distinct values -----------------------------------------------------------------------------------
+# -- distinct values -----------------------------------------------------------------------------
 
 
 @routine
@@ -133,7 +133,7 @@ def distinct_runs(input, dim):
     return np.moveaxis(values, 0, dim) if input.ndim else values, inverse, counts
 
 
-# -- places --------------------------------------------------------------------------------------------
+# -- places --------------------------------------------------------------------------------------
 
 
 @routine

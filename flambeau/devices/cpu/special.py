@@ -11,6 +11,7 @@ from .routines import routine
 #: (2 k)! / B(2 k), the denominators of Euler and Maclaurin's formula
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510,
               43867 / 798, -174611 / 330, 854513 / 138, -236364091 / 2730)
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
@@ -78,20 +79,32 @@ def _gamma_fraction(a, x):
     return h * np.exp(a * np.log(x) - x - _lgamma(np.where(a > 0, a, 1)))
 
 
+def _gamma_far(a, x):
+    """The upper ratio for large a: Temme's expansion about the normal distribution."""
+    part = (x - a) / a
+    eta = np.sign(part) * np.sqrt(np.maximum(2 * (part - np.log1p(part)), 0))
+    near = np.abs(part) < 1e-4
+    rest = np.where(near, -1 / 3 + part / 12, 1 / np.where(near, 1, part) - 1 / np.where(near, 1, eta))
+    tail = np.exp(-0.5 * a * eta * eta) / np.sqrt(2 * math.pi * a)
+    return 0.5 * _erfc(eta * np.sqrt(a / 2)) + rest * tail
+
+
 def _gamma_ratio(input, other, upper: bool):
     a, x = np.broadcast_arrays(np.asarray(input, np.float64), np.asarray(other, np.float64))
     with np.errstate(all="ignore"):
-        low = x < a + 1
+        plain = np.isfinite(a) & np.isfinite(x) & (a > 0) & (x > 0)
+        far = plain & (a > 1e4) & (np.abs(x - a) < 0.3 * a)
+        low, high = plain & ~far & (x < a + 1), plain & ~far & (x >= a + 1)
         series = _gamma_series(np.where(low, a, 1.0), np.where(low, x, 0.5))
-        fraction = _gamma_fraction(np.where(low, 1.0, a), np.where(low, 3.0, x))
-        lower = np.where(low, series, 1 - fraction)
-        value = np.where(low, 1 - series, fraction) if upper else lower
-        zero, one = (1.0, 0.0) if upper else (0.0, 1.0)
-        value = np.where(x == 0, np.where(a > 0, zero, np.nan), value)
-        value = np.where((a == 0) & (x > 0), one, value)
-        value = np.where(np.isinf(a), np.where(np.isinf(x), np.nan, zero), value)
-        value = np.where(np.isinf(x) & np.isfinite(a), one, value)
-        return np.where((x < 0) | (a < 0) | np.isnan(a) | np.isnan(x), np.nan, value)
+        fraction = _gamma_fraction(np.where(high, a, 1.0), np.where(high, x, 3.0))
+        above = np.where(low, 1 - series, np.where(far, _gamma_far(a, x), fraction))
+        below = np.where(low, series, 1 - above)
+        value = np.maximum(above, 0) if upper else below
+        none, all_of_it = (1.0, 0.0) if upper else (0.0, 1.0)
+        cases = [(x < 0) | (a < 0), a == 0, x == 0, np.isinf(a), np.isinf(x), ~plain]
+        answers = [np.nan, np.where(x > 0, all_of_it, np.nan), none,
+                   np.where(np.isinf(x), np.nan, none), all_of_it, np.nan]
+        return np.select(cases, answers, value)
 
 
 @routine

@@ -1,0 +1,129 @@
+"""What moves elements without computing with them: flips, parts replaced, lists of places."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core.device import META
+from . import pointwise as pw
+from .access import extremes
+from .convert import from_data, raw_array
+from .eager import engine, new_table
+from .selection import along, write
+from .tensor import Signature, Tensor, empty, signature
+from .views import recorded
+
+_flips = new_table()
+
+
+def flipped(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """A copy with dimensions run backwards: read from the end, with negative strides."""
+    sig = x.sig
+    if (plan := _flips.get((sig, dims))) is None:
+        plan = _flips[sig, dims] = _flip_plan(sig, dims)
+    out_sig, run, last, start, _ = plan
+    out = empty(out_sig)
+    run(out.ptr, x.ptr + start, last)
+    return out
+
+
+def _flip_plan(sig: Signature, dims):
+    strides = tuple(-s if d in dims else s for d, s in enumerate(sig.strides))
+    start = sum((n - 1) * s for d, (n, s) in enumerate(zip(sig.shape, sig.strides, strict=True))
+                if d in dims and n)
+    source = signature(sig.dtype, sig.shape, strides, sig.device)
+    out = signature(sig.dtype, sig.shape, None, sig.device)
+    plan = pw.plan(engine.identity, (source,), (), out)
+    return out, plan[2], plan[3], start * sig.dtype.itemsize, plan
+
+
+def with_view(name: str, x: Tensor, src: Tensor, view) -> Tensor:
+    """A copy of x in which what `view` shows holds other values."""
+    out = engine.without_grad(engine.clone, x)
+    hole = engine.without_grad(view, out)
+    if hole.sig.shape != src.sig.shape:
+        raise RuntimeError(f"{name}: expected src to have a size equal to the part of self it "
+                           f"replaces. src size = {list(src.sig.shape)}, part size = "
+                           f"{list(hole.sig.shape)}")
+    engine.copy_into(hole, src)
+    kind, part = x.sig, src.sig
+
+    def back(g):
+        g = engine.contiguous(g)
+        rest = with_view(name, g, engine.zeros_of(hole_sig), view)
+        return [rest, engine.cast(engine.clone(view(g)), part.dtype)]
+
+    hole_sig = signature(kind.dtype, part.shape, None, kind.device)
+    return recorded(out, f"{_camel(name)}Backward0", (x, src), back)
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def repeated_places(repeats: Tensor, output_size=None) -> Tensor:
+    """0 as often as repeats[0] says, then 1 as often as repeats[1] says, and so on."""
+    if repeats.sig.rank != 1:
+        raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
+    if repeats.sig.dtype not in (dt.int64, dt.int32):
+        raise RuntimeError("repeats has to be Long or Int tensor")
+    if repeats.sig.device is META:
+        raise RuntimeError("repeat_interleave: the shape depends on values that a meta tensor lacks")
+    counts = raw_array(repeats)
+    if counts.size and counts.min() < 0:
+        raise RuntimeError("repeats can not be negative")
+    found = np.repeat(np.arange(counts.size, dtype=repeats.sig.dtype.numpy), counts)
+    if output_size is not None and output_size != found.size:
+        raise RuntimeError(f"repeat_interleave: output_size {output_size} does not match the sum of "
+                           f"repeats {found.size}")
+    return from_data(found)
+
+
+def triangle(rows: int, columns: int, offset: int, lower: bool) -> np.ndarray:
+    """The places of a triangle of a matrix, row by row."""
+    if rows < 0 or columns < 0:
+        raise RuntimeError(f"row and col must be non-negative, got {rows} and {columns}")
+    i, j = np.arange(rows)[:, None], np.arange(columns)[None, :]
+    return np.stack(np.nonzero((j - i <= offset) if lower else (j - i >= offset)))
+
+
+def choices(n: int, r: int, with_replacement: bool) -> Tensor:
+    """All ways to choose r of n places, one per row."""
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    found = np.array(list(choose(range(n), r)), dtype=np.int64).reshape(-1, r)
+    return from_data(found)
+
+
+def one_hot(x: Tensor, classes: int) -> Tensor:
+    """Rows of zeros with a one where x says."""
+    if x.sig.dtype is not dt.int64:
+        raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got "
+                           f"{x.sig.dtype}")
+    if x.sig.numel == 0:
+        if classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return engine.full((*x.sig.shape, classes), 0, dt.int64)
+    least, most = extremes(x)
+    if least < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    if classes == -1:
+        classes = most + 1
+    elif classes < 1:
+        raise RuntimeError("num_classes should be positive")
+    elif most >= classes:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    out = engine.full((*x.sig.shape, classes), 0, dt.int64)
+    places = engine.reshape(x, (*x.sig.shape, 1))
+    write(out, along(places, x.sig.rank), engine.full((), 1, dt.int64), None)
+    return out
+
+
+engine.one_hot = one_hot
+engine.flipped = flipped
+engine.with_view = with_view
+engine.repeated_places = repeated_places
+engine.choices = choices
+engine.triangle = triangle

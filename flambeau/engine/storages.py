@@ -1,0 +1,503 @@
+"""Storages as objects, and tensors set over them: what torch calls UntypedStorage and TypedStorage."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import mmap
+import weakref
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core import formats as fm
+from ..core import shape as sh
+from ..core.device import CPU, META
+from . import create
+from .eager import changed
+from .storage import adopt, allocate
+from .tensor import LEAF, Tensor, base_of, make, offset_of, signature
+
+_wrappers: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+
+
+class UntypedStorage:
+    """The bytes that one or more tensors look at."""
+
+    __module__ = "torch"
+
+    def __init__(self, size=0, *, device="cpu"):
+        if isinstance(size, (list, tuple, bytes, bytearray)):
+            data = bytes(size)
+            self.mem, self.length = allocate(len(data)), len(data)
+            ctypes.memmove(self.mem.address, data, len(data))
+        else:
+            self.mem, self.length = allocate(int(size)), int(size)
+
+    @classmethod
+    def over(cls, mem, length: int) -> UntypedStorage:
+        """The object for some bytes; the same one as long as somebody holds it."""
+        found = _wrappers.get((id(mem), length))
+        if found is None:
+            found = object.__new__(cls)
+            found.mem, found.length = mem, length
+            _wrappers[id(mem), length] = found
+        return found
+
+    @staticmethod
+    def from_buffer(buffer, byte_order="native", dtype=dt.uint8, count=-1, offset=0):
+        """A storage with a copy of a buffer's bytes."""
+        return UntypedStorage(bytes(memoryview(buffer).cast("B")[offset:]))
+
+    def bytes_array(self) -> np.ndarray:
+        buffer = (ctypes.c_char * self.length).from_address(self.mem.address)
+        buffer._keep = self.mem
+        return np.frombuffer(buffer, np.uint8)
+
+    def nbytes(self) -> int:
+        return self.length
+
+    size = __len__ = nbytes
+
+    def data_ptr(self) -> int:
+        return self.mem.address
+
+    def element_size(self) -> int:
+        return 1
+
+    def untyped(self) -> UntypedStorage:
+        return self
+
+    @property
+    def device(self):
+        return CPU
+
+    is_cuda = False
+
+    def tolist(self) -> list[int]:
+        return self.bytes_array().tolist()
+
+    def __getitem__(self, key):
+        found = self.bytes_array()[key]
+        return UntypedStorage(found.tobytes()) if isinstance(key, slice) else int(found)
+
+    def __setitem__(self, key, value) -> None:
+        self.bytes_array()[key] = value
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def fill_(self, value) -> UntypedStorage:
+        self.bytes_array()[:] = value
+        return self
+
+    def copy_(self, source, non_blocking=None) -> UntypedStorage:
+        self.bytes_array()[:] = source.untyped().bytes_array()
+        return self
+
+    def clone(self) -> UntypedStorage:
+        return UntypedStorage(self.bytes_array().tobytes())
+
+    def cpu(self) -> UntypedStorage:
+        return self
+
+    def resizable(self) -> bool:
+        return False
+
+    def resize_(self, size) -> UntypedStorage:
+        if size != self.length:
+            raise RuntimeError("Trying to resize storage that is not resizable")
+        return self
+
+    def is_shared(self) -> bool:
+        return is_shared_memory(self.mem)
+
+    def is_pinned(self, device=None) -> bool:
+        return False
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, UntypedStorage) and other.mem is self.mem
+
+    def __hash__(self) -> int:
+        return id(self.mem)
+
+    def __repr__(self) -> str:
+        lines = "".join(f" {b}\n" for b in self.tolist())
+        return f"{lines}[torch.storage.UntypedStorage(device=cpu) of size {self.length}]"
+
+    def __reduce__(self):
+        return (_from_bytes, (self.bytes_array().tobytes(),))
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            memo[id(self)] = self.clone()
+        return memo[id(self)]
+
+
+class TypedStorage:
+    """Bytes seen as elements of one dtype."""
+
+    __module__ = "torch"
+
+    def __init__(self, *args, wrap_storage=None, dtype=None, device=None):
+        kind = dtype or getattr(type(self), "dtype", None) or dt.default_float()
+        if wrap_storage is None:
+            values = args[0] if args else 0
+            if isinstance(values, int):
+                wrap_storage = UntypedStorage(values * kind.itemsize)
+            else:
+                wrap_storage = create.convert.from_data(list(values), kind).untyped_storage()
+        self._storage, self.dtype = wrap_storage, kind
+
+    def untyped(self) -> UntypedStorage:
+        return self._storage
+
+    def size(self) -> int:
+        return self._storage.nbytes() // self.dtype.itemsize
+
+    __len__ = size
+
+    def nbytes(self) -> int:
+        return self._storage.nbytes()
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        return self._storage.data_ptr()
+
+    @property
+    def device(self):
+        return CPU
+
+    is_cuda = False
+
+    def _tensor(self) -> Tensor:
+        return make(signature(self.dtype, (self.size(),)), self._storage.mem)
+
+    def tolist(self) -> list:
+        return self._tensor().tolist()
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def __getitem__(self, key):
+        return self._tensor()[key].tolist()
+
+    def __setitem__(self, key, value) -> None:
+        self._tensor()[key] = value
+
+    def fill_(self, value) -> TypedStorage:
+        create.filled(self._tensor(), value)
+        return self
+
+    def copy_(self, source, non_blocking=None) -> TypedStorage:
+        self._tensor().copy_(source._tensor())
+        return self
+
+    def clone(self) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._storage.clone(), dtype=self.dtype)
+
+    def cpu(self) -> TypedStorage:
+        return self
+
+    def is_shared(self) -> bool:
+        return self._storage.is_shared()
+
+    def is_pinned(self, device=None) -> bool:
+        return False
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, TypedStorage) and other._storage == self._storage
+
+    def __hash__(self) -> int:
+        return hash(self._storage)
+
+    def __repr__(self) -> str:
+        lines = "".join(f" {v}\n" for v in self.tolist())
+        return (f"{lines}[torch.storage.TypedStorage(dtype={self.dtype}, device=cpu) of size "
+                f"{self.size()}]")
+
+    def __reduce__(self):
+        return (_typed, (self._storage, self.dtype))
+
+
+def _from_bytes(data: bytes) -> UntypedStorage:
+    return UntypedStorage(data)
+
+
+def _typed(storage, dtype) -> TypedStorage:
+    return TypedStorage(wrap_storage=storage, dtype=dtype)
+
+
+#: legacy storages: name -> class of one dtype
+legacy_storages = {
+    name.replace("Tensor", "Storage"): type(name.replace("Tensor", "Storage"), (TypedStorage,),
+                                            {"__module__": "torch", "dtype": dtype})
+    for name, dtype in create.LEGACY.items()}
+_STORAGE_OF = {cls.dtype: cls for cls in legacy_storages.values()}
+
+
+def is_storage(obj) -> bool:
+    """Whether this is a storage."""
+    return isinstance(obj, (UntypedStorage, TypedStorage))
+
+
+# -- methods of Tensor --------------------------------------------------------------------------------
+
+
+def untyped_storage(self) -> UntypedStorage:
+    """The bytes under this tensor."""
+    if self.sig.device is META:
+        raise NotImplementedError("Cannot access the data of a meta tensor: it has none")
+    return UntypedStorage.over(self.mem, _reach(_root(self)))
+
+
+def _root(x: Tensor) -> Tensor:
+    base = base_of(x)
+    return x if base is None else base
+
+
+def _reach(x: Tensor) -> int:
+    """Bytes from the start of the storage to the end of a tensor."""
+    sig = x.sig
+    if not sig.numel:
+        return x.ptr - x.mem.address
+    last = sum((n - 1) * s for n, s in zip(sig.shape, sig.strides, strict=True))
+    return x.ptr - x.mem.address + (last + 1) * sig.dtype.itemsize
+
+
+def storage(self) -> TypedStorage:
+    """The bytes under this tensor, as elements of its dtype."""
+    return TypedStorage(wrap_storage=untyped_storage(self), dtype=self.sig.dtype)
+
+
+def storage_type(self) -> type:
+    """The legacy storage class of this tensor's dtype."""
+    return _STORAGE_OF[self.sig.dtype]
+
+
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Look at other memory: that of a storage or of another tensor."""
+    if source is None:
+        _take(self, allocate(0), 0, (0,), (1,))
+        return self
+    if isinstance(source, Tensor):
+        if source.sig.dtype is not self.sig.dtype:
+            raise RuntimeError(f"Could not set tensor of type {source.sig.dtype} to a tensor of type "
+                               f"{self.sig.dtype}")
+        mem, room = source.mem, untyped_storage(source).nbytes()
+        if size is None:
+            size, stride, storage_offset = source.sig.shape, source.sig.strides, offset_of(source)
+    else:
+        mem, room = source.untyped().mem, source.nbytes()
+        if size is None:
+            size, stride = (room // self.sig.dtype.itemsize,), (1,)
+    size = create.sizes("set_", (size,))
+    stride = sh.contiguous_strides(size) if stride is None else tuple(stride)
+    _check_room("set_", self.sig.dtype, size, stride, storage_offset, room)
+    _take(self, mem, storage_offset, size, stride)
+    return self
+
+
+def _check_room(name: str, dtype, size, stride, offset: int, room: int) -> None:
+    reach = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if 0 not in size else 0
+    if (offset + reach) * dtype.itemsize > room:
+        raise RuntimeError(f"{name}: setStorage: sizes {list(size)}, strides {list(stride)}, storage "
+                           f"offset {offset}, and itemsize {dtype.itemsize} requiring a storage size "
+                           f"of {(offset + reach) * dtype.itemsize} are out of bounds for storage of "
+                           f"size {room}")
+
+
+def _take(x: Tensor, mem, offset: int, size, stride) -> None:
+    x.sig = signature(x.sig.dtype, tuple(size), tuple(stride), x.sig.device, x.sig.tag)
+    x.mem, x.ptr = mem, mem.address + offset * x.sig.dtype.itemsize
+    if base_of(x) is not None:
+        del x.base
+
+
+def is_set_to(self, tensor) -> bool:
+    """Whether both look at the same memory in the same way."""
+    return self.mem is tensor.mem and self.ptr == tensor.ptr and self.sig is tensor.sig
+
+
+def resize_(self, *sizes, memory_format=fm.contiguous_format):
+    """Another shape in place; elements in memory stay, and memory grows if it must."""
+    if self.node is not None:
+        raise RuntimeError("cannot resize variables that require grad")
+    shape = create.sizes("resize_", sizes)
+    if shape == tuple(self.sig.shape):
+        return self
+    strides = None if memory_format is fm.contiguous_format else fm.strides_of(shape, memory_format)
+    sig = signature(self.sig.dtype, shape, strides, self.sig.device, self.sig.tag)
+    if sig.device is not META and sig.nbytes > self.mem.nbytes - (self.ptr - self.mem.address):
+        fresh = allocate(sig.nbytes)
+        ctypes.memmove(fresh.address, self.ptr, min(sig.nbytes, self.mem.nbytes - (
+            self.ptr - self.mem.address)))
+        self.mem, self.ptr = fresh, fresh.address
+    self.sig = sig
+    changed(self)
+    return self
+
+
+def resize_as_(self, other, memory_format=fm.contiguous_format):
+    """The shape of another tensor, in place."""
+    return resize_(self, tuple(other.sig.shape), memory_format=memory_format)
+
+
+def apply_(self, callable):
+    """Replace each element by what a Python function makes of it."""
+    if self.node is not None:
+        raise RuntimeError("Can't call apply_() on Variable that requires grad. Use "
+                           "var.detach().apply_() instead.")
+    return _mapped(self, callable, ())
+
+
+def map_(self, tensor, callable):
+    """Replace each element by what a function makes of it and of another tensor's element."""
+    return _mapped(self, callable, (tensor,))
+
+
+def map2_(self, x, y, callable):
+    """Replace each element by what a function makes of it and of two other tensors' elements."""
+    return _mapped(self, callable, (x, y))
+
+
+def _mapped(x: Tensor, function, others) -> Tensor:
+    values = [create.engine.to_array(t.detach()).ravel().tolist() for t in (
+        x, *(o.expand(x.sig.shape) for o in others))]
+    found = [function(*row) for row in zip(*values, strict=True)]
+    made = create.convert.from_data(found, x.sig.dtype)
+    create.engine.without_grad(x.copy_, made.reshape(x.sig.shape))
+    return x
+
+
+# -- memory between processes -------------------------------------------------------------------------
+
+
+class _SharedMapping(mmap.mmap):
+    """Memory that child processes see too."""
+
+
+def is_shared_memory(mem) -> bool:
+    return isinstance(getattr(mem, "owner", None), _SharedMapping)
+
+
+def share_memory_(self):
+    """Move the elements to memory that processes forked from this one share."""
+    if not is_shared_memory(self.mem) and self.sig.device is not META:
+        length = max(_reach(self), 1)
+        mapping = _SharedMapping(-1, length)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+        ctypes.memmove(address, self.mem.address, length)
+        offset = self.ptr - self.mem.address
+        self.mem = adopt(address, length, mapping)
+        self.ptr = address + offset
+    return self
+
+
+def is_shared(self) -> bool:
+    """Whether the elements lie in memory that other processes share."""
+    return is_shared_memory(self.mem)
+
+
+def pin_memory(self, device=None):
+    """Page-locked memory is for accelerators, of which there are none."""
+    raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+METHODS = {f.__name__: f for f in (
+    untyped_storage, storage, storage_type, set_, is_set_to, resize_, resize_as_, apply_, map_,
+    map2_, share_memory_, is_shared, pin_memory)}
+METHODS["is_same_size"] = lambda self, other: self.sig.shape == other.sig.shape
+METHODS["_typed_storage"] = storage
+
+
+def install() -> None:
+    for name, method in METHODS.items():
+        setattr(Tensor, name, method)
+
+
+# -- pickles and copies -------------------------------------------------------------------------------
+
+
+def rebuild(kind, storage, dtype, offset, size, stride, requires_grad, state=None):
+    """What a pickled tensor is made from again; tensors of one pickle share storages."""
+    mem = storage.mem
+    x = make(signature(dtype, tuple(size), tuple(stride)), mem, mem.address + offset)
+    return _with_type(x, kind, requires_grad, state)
+
+
+def rebuild_meta(kind, dtype, size, stride, requires_grad, state=None):
+    """A pickled tensor that has no elements."""
+    return _with_type(create.raw_empty(signature(dtype, tuple(size), tuple(stride), META)), kind,
+                      requires_grad, state)
+
+
+def _with_type(x: Tensor, kind, requires_grad: bool, state):
+    out = x if kind is None else kind._make_subclass(kind, x, requires_grad)
+    if requires_grad:
+        out.node = LEAF
+    if state:
+        out.__dict__.update(state)
+    return out
+
+
+def reduce_ex(self, protocol):
+    """How a tensor is pickled."""
+    if self.node is not None and self.node is not LEAF:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be pickled "
+                           "with their place in the graph; detach() this one first")
+    sig, leaf = self.sig, self.node is LEAF
+    kind, state = None if type(self) is Tensor else type(self), own_attributes(self)
+    if sig.device is META:
+        return rebuild_meta, (kind, sig.dtype, tuple(sig.shape), sig.strides, leaf, state)
+    return rebuild, (kind, untyped_storage(self), sig.dtype, self.ptr - self.mem.address,
+                     tuple(sig.shape), sig.strides, leaf, state)
+
+
+#: what the library keeps in a tensor's dictionary
+PRIVATE = frozenset(("_hooks", "_accumulated", "_retains", "_views", "_inference"))
+
+
+def own_attributes(x: Tensor) -> dict:
+    """What the user, or a subclass, has put on a tensor."""
+    return {k: v for k, v in x.__dict__.items() if k not in PRIVATE}
+
+
+def deepcopy(self, memo):
+    """A copy of a leaf; tensors copied together share what they shared before."""
+    if self.node is not None and self.node is not LEAF:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
+                           "deepcopy protocol at the moment. If you were attempting to deepcopy a "
+                           "module, this may be because of a torch.nn.utils.weight_norm usage.")
+    if id(self) in memo:
+        return memo[id(self)]
+    sig = self.sig
+    if sig.device is META:
+        copied = make(sig, allocate(0), 0)
+    else:
+        mem = _copied_memory(self, memo)
+        copied = make(sig, mem, mem.address + self.ptr - self.mem.address)
+    if type(self) is not Tensor:
+        copied = copied.as_subclass(type(self))
+    copied.node = self.node
+    memo[id(self)] = copied
+    copied.__dict__.update(copy.deepcopy(own_attributes(self), memo))
+    if self.grad is not None:
+        copied._grad = copy.deepcopy(self.grad, memo)
+    return copied
+
+
+def _copied_memory(x: Tensor, memo: dict):
+    length = _reach(_root(x))
+    key = ("memory", id(x.mem), length)
+    if key not in memo:
+        mem = allocate(length)
+        ctypes.memmove(mem.address, x.mem.address, length)
+        memo[key] = mem
+        memo["keep", key] = x.mem
+    return memo[key]
+
+
+METHODS["__reduce_ex__"], METHODS["__deepcopy__"] = reduce_ex, deepcopy

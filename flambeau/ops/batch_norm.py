@@ -1,0 +1,204 @@
+"""Batch and instance normalisation, with running statistics."""
+
+from __future__ import annotations
+
+import math
+
+from ..core import dtype as dt
+from .declare import T, composite, engine, registry
+from .norm import (
+    _slopes_by_ops,
+    affine_slopes,
+    batch_normalised,
+    batch_slopes,
+    fixed_normalised,
+    fixed_slopes,
+    normalised,
+    normalised_slopes,
+)
+from .refusal import spoken
+
+
+def _per_channel(tensor, input):
+    """One number per channel, against (N, C, ...)."""
+    if tensor is None:
+        return None
+    return engine.reshape(tensor, (1, -1, *(1 for _ in range(input.dim() - 2))))
+
+
+def _but_channels(input) -> tuple[int, ...]:
+    return (0, *range(2, input.dim()))
+
+
+def _owned(part, tensor):
+    """A gradient per channel, in the tensor's own dtype."""
+    if tensor is None:
+        return None
+    return engine.cast(engine.reshape(part, tensor.shape), tensor.dtype)
+
+
+# -- batch norm ------------------------------------------------------------------------------------
+
+
+@composite(method=False, function_form=False, backward="NativeBatchNormBackward0")
+def normalised_by_batch(input: T, weight: T, bias: T, running_mean, running_var, momentum, eps):
+    """Channels normalised by the batch; running statistics follow."""
+    dims = _but_channels(input)
+    out, mean, root, *running = batch_normalised(input, weight, bias, running_mean, running_var,
+                                                 dims=dims, eps=eps, momentum=momentum)
+    for have, new in zip((r for r in (running_mean, running_var) if r is not None), running,
+                         strict=True):
+        engine.without_grad(have.copy_, new)
+    return out, mean, root
+
+
+@normalised_by_batch.gradient
+def normalised_by_batch(g, input, weight, bias, eps, out):
+    g, dims = g[0], _but_channels(input)
+    if g is None:
+        return None, None, None
+    if not engine.recording():
+        slope, scale, shift = batch_slopes(input, g, weight, out[1], out[2], dims=dims)
+    else:
+        slope, scale, shift = _slopes_by_ops(g, input, _per_channel(weight, input), dims, eps)
+        scale, shift = (registry["sum"](s, dims) for s in (scale, shift))
+    return slope, _owned(scale, weight), _owned(shift, bias)
+
+
+@composite(method=False, function_form=False, backward="NativeBatchNormBackward0")
+def normalised_by_statistics(input: T, weight: T, bias: T, mean: T, variance: T, eps):
+    """Channels normalised by given statistics."""
+    return fixed_normalised(input, weight, bias, mean, variance, dims=_but_channels(input), eps=eps)
+
+
+@normalised_by_statistics.gradient
+def normalised_by_statistics(g, input, weight, bias, mean, variance, eps):
+    dims = _but_channels(input)
+    if not engine.recording():
+        slope, scale, shift = fixed_slopes(input, g, weight, mean, variance, dims=dims, eps=eps)
+    else:
+        root = registry["rsqrt"](_per_channel(variance, input) + eps)
+        apart = (input - _per_channel(mean, input)) * root
+        slope = g * root if weight is None else g * (root * _per_channel(weight, input))
+        scale, shift = (registry["sum"](s, dims) for s in (g * apart, g))
+    return slope, _owned(scale, weight), _owned(shift, bias), None, None
+
+
+def _check_channels(name: str, input, **tensors) -> None:
+    if input.dim() < 2:
+        raise RuntimeError(f"{name}: expected input with at least 2 dimensions (N, C, ...), got "
+                           f"{input.dim()}")
+    if input.dtype.kind != "f":
+        raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(input.dtype)}'")
+    channels = input.shape[1]
+    for what, tensor in tensors.items():
+        if tensor is not None and tensor.numel() != channels:
+            raise RuntimeError(f"{what} should contain {channels} elements not {tensor.numel()}")
+
+
+def _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """The result, and the batch's own means and inverses of deviations where they were used."""
+    if input.dim() == 1 and not input.numel():
+        return engine.clone(input), None, None
+    _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var,
+                    weight=weight, bias=bias)
+    if training:
+        return normalised_by_batch(input, weight, bias, running_mean, running_var, float(momentum),
+                                   float(eps))
+    if running_mean is None or running_var is None:
+        raise RuntimeError("batch_norm: running_mean and running_var must be defined in evaluation "
+                           "mode")
+    out = normalised_by_statistics(input, weight, bias, running_mean, running_var, float(eps))
+    return out, None, None
+
+
+@composite(where="nn.functional")
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1,
+               eps=1e-5):
+    """Normalise each channel over the batch, or by running statistics."""
+    if training:
+        size = tuple(input.shape)
+        if len(size) > 1 and math.prod(size[:1] + size[2:]) == 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size "
+                             f"{input.shape}")
+    return _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+
+
+@composite(name="batch_norm", method=False)
+def full_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
+                    cudnn_enabled=True):
+    """Normalise each channel over the batch, or by running statistics."""
+    return _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+
+
+@composite(method=False)
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """batch_norm, with the batch's means and inverses of deviations; empty in evaluation."""
+    out, mean, root = _normalised(input, weight, bias, running_mean, running_var, training, momentum,
+                                  eps)
+    if mean is None:
+        kind = dt.float32 if input.dtype.itemsize == 2 else input.dtype
+        mean, root = engine.empty((0,), kind), engine.empty((0,), kind)
+    return out, mean, root
+
+
+# -- instance norm ---------------------------------------------------------------------------------
+
+
+def _within(input) -> tuple[int, ...]:
+    return tuple(range(2, input.dim()))
+
+
+@composite(method=False, function_form=False, backward="InstanceNormBackward0")
+def normalised_by_instance(input: T, weight: T, bias: T, eps):
+    """Each channel of each sample normalised; with means and inverses of deviations."""
+    return normalised(input, _per_channel(weight, input), _per_channel(bias, input),
+                      dims=_within(input), eps=eps)
+
+
+@normalised_by_instance.gradient
+def normalised_by_instance(g, input, weight, bias, eps, out):
+    g, dims, own = g[0], _within(input), _per_channel(weight, input)
+    over = _but_channels(input)
+    if engine.recording():
+        slope, scale, shift = _slopes_by_ops(g, input, own, dims, eps)
+        scale, shift = (registry["sum"](s, over) for s in (scale, shift))
+        return slope, _owned(scale, weight), _owned(shift, bias)
+    slope = normalised_slopes(input, g, own, out[1], out[2], dims=dims)
+    if weight is None and bias is None:
+        return slope, None, None
+    scale, shift = affine_slopes(input, g, out[1], out[2], dims=over)
+    return slope, _owned(scale, weight), _owned(shift, bias)
+
+
+def _follow(have, new, momentum: float) -> None:
+    """A running statistic moved towards the mean over samples."""
+    have.copy_(have * (1 - momentum) + engine.cast(new, have.dtype) * momentum)
+
+
+@composite(where="nn.functional")
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None,
+                  use_input_stats=True, momentum=0.1, eps=1e-5):
+    """Normalise each channel of each sample over its places, or by running statistics."""
+    _check_channels("instance_norm", input, running_mean=running_mean, running_var=running_var,
+                    weight=weight, bias=bias)
+    if not use_input_stats:
+        return _normalised(input, weight, bias, running_mean, running_var, False, momentum, eps)[0]
+    places = math.prod(input.shape[2:])
+    if places == 1:
+        raise ValueError("Expected more than 1 spatial element when training, got input size "
+                         f"{input.shape}")
+    out, mean, root = normalised_by_instance(input, weight, bias, float(eps))
+    if running_mean is not None or running_var is not None:
+        engine.without_grad(_follow_instances, running_mean, running_var, mean.detach(),
+                            root.detach(), places, momentum, eps)
+    return out
+
+
+def _follow_instances(running_mean, running_var, mean, root, places: int, momentum, eps) -> None:
+    over = (0, *range(2, mean.dim()))
+    if running_mean is not None:
+        _follow(running_mean, registry["mean"](mean, over), momentum)
+    if running_var is not None:
+        variance = (1 / (root * root) - eps) * (places / (places - 1))
+        _follow(running_var, registry["mean"](variance, over), momentum)
