@@ -10,13 +10,13 @@ tensor([2., 2., 2.])
 from math import e, inf, nan, pi
 
 from . import assemble as _assemble
-from . import lazy as _lazy
 from .core import dtype as _dtype
 from .core import formats as _formats
 from .core.device import device
 from .core.dtype import dtype, finfo, iinfo
 from .core.formats import layout, memory_format
 from .engine import create as _create
+from .engine import lazy as _lazy
 from .engine.create import (
     as_tensor,
     asarray,
@@ -45,6 +45,7 @@ from .engine.generator import (
     manual_seed,
     seed,
     set_rng_state,
+    thread_safe_generator,
 )
 from .engine.grad_mode import (
     enable_grad,
@@ -71,7 +72,9 @@ from .engine.random import (
 )
 from .engine.sequence import arange, linspace, logspace, range
 from .engine.settings import (
+    OutOfMemoryError,
     are_deterministic_algorithms_enabled,
+    broadcast_shapes,
     can_cast,
     get_default_device,
     get_default_dtype,
@@ -79,6 +82,8 @@ from .engine.settings import (
     get_float32_matmul_precision,
     get_num_interop_threads,
     get_num_threads,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
     is_complex,
     is_conj,
     is_deterministic_algorithms_warn_only_enabled,
@@ -93,6 +98,7 @@ from .engine.settings import (
     numel,
     promote_types,
     result_type,
+    set_anomaly_enabled,
     set_default_device,
     set_default_dtype,
     set_default_tensor_type,
@@ -106,7 +112,7 @@ from .engine.settings import (
     typename,
     use_deterministic_algorithms,
 )
-from .engine.storages import TypedStorage, UntypedStorage, is_storage
+from .engine.storages import TypedStorage, UntypedStorage, is_storage, resize_as_
 from .engine.storages import legacy_storages as _legacy_storages
 from .engine.tensor import Size, Tensor
 
@@ -123,6 +129,10 @@ _names.update(_legacy_storages)
 _names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMATS,
                                             *_formats.LAYOUTS)})
 _names.update(_dtype.ALIASES)
+_names.update({name: getattr(Tensor, name) for name in (
+    "detach_", "get_device", "resolve_conj", "resolve_neg")})
+legacy_contiguous_format = _formats.contiguous_format
+has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 
 __all__ = sorted(name for name, value in _names.items()
                  if not name.startswith("_") and not isinstance(value, type(_lazy)))

@@ -174,6 +174,8 @@ def install() -> None:
         if name in functions:
             functions.setdefault(alias, functions[name])
         for suffix in ("", "_"):
+            if name + suffix in functions:
+                functions.setdefault(alias + suffix, functions[name + suffix])
             if "." not in alias and hasattr(Tensor, name + suffix):
                 setattr(Tensor, alias + suffix, getattr(Tensor, name + suffix))
     subclass.install(registry, functions)

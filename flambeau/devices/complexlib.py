@@ -91,16 +91,13 @@ def _one_minus_square(a):
 
 
 def _asinh(a):
-    """sign log(|..| + ..): asinh is odd, so that the half plane where nothing cancels serves both.
-
-    asinh(a) = log(a + sqrt(1 + a**2)), with sqrt(1 + a**2) = sqrt(1 - i a) sqrt(1 + i a).
-    """
+    """-i asin(i a)"""
     real, imag = _asin((-a[1], a[0]))
     return imag, -real
 
 
 def _asin(a):
-    """Kahan's way: atan2 for the real part, asinh for the imaginary, from sqrt(1 - a), sqrt(1 + a)."""
+    """Kahan's way, from sqrt(1 - a) and sqrt(1 + a): an atan2 and an asinh."""
     one = const(1, a[0].dtype)
     low, high = _sqrt((one - a[0], -a[1])), _sqrt((one + a[0], a[1]))
     real = call("atan2", a[0], _mul(low, high)[0])

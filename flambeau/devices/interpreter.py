@@ -146,11 +146,12 @@ class _Run:
         for place in np.ndindex(*self.folded):
             values = self.evaluate(fold.step, (*first, *place), states)
             states = [(np.array(v), e.dtype) for v, e in zip(values, fold.start, strict=True)]
+            self._store(fold.running, (*first, *place), states)
         self.folds += [np.broadcast_to(v, kept) for v, _ in states]
 
-    def _store(self, stores, at) -> None:
+    def _store(self, stores, at, states=()) -> None:
         values = self.evaluate([ex.cast(s.value, self.kernel.operands[s.operand].dtype.compute)
-                                for s in stores], at)
+                                for s in stores], at, states)
         for store, value in zip(stores, values, strict=True):
             dtype = self.kernel.operands[store.operand].dtype
             if store.coordinates is None:

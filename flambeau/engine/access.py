@@ -14,13 +14,15 @@ from ..devices.cpu.compile import compile_kernel
 from .eager import engine
 from .tensor import Tensor
 
+
 class Part:
     """An operand: how it steps through the loops, and the strides of its computed coordinates."""
 
     __slots__ = ("dtype", "own", "strides", "written")
 
     def __init__(self, dtype: dt.dtype, strides, own=(), written: bool = False):
-        self.dtype, self.strides, self.own, self.written = dtype, tuple(strides), tuple(own), written
+        self.dtype, self.written = dtype, written
+        self.strides, self.own = tuple(strides), tuple(own)
 
 
 class Program:
@@ -85,7 +87,7 @@ def _shared(stores, lane_strides, axis: int) -> bool:
                for c in _coordinates(stores))
 
 
-# -- bounds ------------------------------------------------------------------------------------------
+# -- bounds ---------------------------------------------------------------------------------------
 
 
 def _extremes_kernel(dtype: dt.dtype):

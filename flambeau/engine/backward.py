@@ -191,3 +191,11 @@ def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_un
 
 
 __all__ = ["backward", "extent", "grad", "run_backward"]
+
+
+def differentiable_gradients(outputs, inputs, gradients) -> tuple:
+    """Gradients that can be differentiated again, for formulas that go back through parts."""
+    return grad(outputs, inputs, gradients, create_graph=True, allow_unused=True)
+
+
+engine.gradients = differentiable_gradients

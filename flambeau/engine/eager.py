@@ -45,14 +45,14 @@ def alias(out: Tensor) -> Tensor:
 
 def plug_pointwise(op: Pointwise) -> None:
     """Give a pointwise op its front: native for one or two operands, with Python behind it."""
-    op.plans = new_table()
+    op.plans, op.kin_plans = new_table(), {}
     op.engine = engine
     op.run = op.method_form = front = python_front(op)
     arity = len(op.operands)
     if arity <= 2:
         form = str(arity)
         op.run, context = fronts.adopt(front, op.plans, form, op.name, op.doc,
-                                       bool(op.baked_values))
+                                       bool(op.baked_values), op.kin_plans)
         method = fronts.method(context, form, op.name, op.doc) if op.method else None
         if method is not None:
             op.method_form = method
@@ -89,7 +89,8 @@ def operator_forms(op: Pointwise):
                 return NotImplemented
         return front(*args)
 
-    _, context = fronts.adopt(careful, op.plans, "2", op.name, op.doc, bool(op.baked_values))
+    _, context = fronts.adopt(careful, op.plans, "2", op.name, op.doc, bool(op.baked_values),
+                              op.kin_plans)
     method = fronts.method(context, "2", op.name, op.doc)
     return method, fronts.reflected(context, op.name, op.doc)
 
@@ -133,9 +134,9 @@ def plain_call(op: Pointwise, args: tuple):
         key = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
         if op.check is not None:
             op.check(key, {})
-        baked = _baked_defaults(op)
-        plan = _derived_plan(op, key, baked) or pw.plan(op, key, baked)
-        table[rest[0] if rest else first] = plan
+        plan = pw.plan(op, key, _baked_defaults(op))
+        if not _serves_kin(op, key, plan):
+            table[rest[0] if rest else first] = plan
     return execute_pointwise(op, args, plan, {})
 
 
@@ -150,25 +151,24 @@ def _baked_defaults(op) -> tuple:
     return tuple((name, ("=", op.defaults.get(name))) for name in op.attributes)
 
 
-def _derived_plan(op: Pointwise, key, baked):
-    """A known layout with a new shape: contiguous operands of one shape reuse the kernel."""
-    first = next(k for k in key if isinstance(k, Signature))
-    if not first.contiguous or first.numel == 0 or first.device is META:
-        return None
-    for other in key:
-        if other is not first and isinstance(other, Signature) and (
-                other.shape != first.shape or not other.contiguous or first.rank == 0):
-            return None
-    kinds = (*pw.dtype_keys(op, key), first.rank == 0)
-    known = op.layouts.get(kinds)
-    if known is None:
-        plan = pw.plan(op, key, baked)
-        if plan.walk is not None and plan.walk.dense:
-            op.layouts[kinds] = (plan[0].dtype, plan[2], plan[4], pw.number_kind(op, key, plan))
-        return plan
-    dtype, run, back, kind = known
-    out = first if dtype is first.dtype else signature(dtype, first.shape, None, first.device)
-    return pw.finished(out, run, out.numel, back, kind)
+def _serves_kin(op: Pointwise, key, plan) -> bool:
+    """Keep a plan for every shape of this kind, if one kernel serves them all.
+
+    Operands of one shape, contiguous or one element repeated, and a result that has the signature
+    of one of them: then native fronts need no plan of a shape's own.
+    """
+    out, packed = plan[0], plan[5]
+    sigs = [k for k in key if isinstance(k, Signature)]
+    if packed is None or plan.walk is None or not plan.walk.dense or out not in sigs or any(
+            s.kin is None or s.shape != out.shape for s in sigs):
+        return False
+    packed[4] = next(i for i, k in enumerate(key) if k is out)
+    first, *rest = [k.kin if isinstance(k, Signature) else _slot(op, k) for k in key]
+    if rest:
+        op.kin_plans.setdefault(first, {})[rest[0]] = plan
+    else:
+        op.kin_plans[first] = plan
+    return True
 
 
 pw.plug = plug_pointwise

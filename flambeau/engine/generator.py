@@ -141,3 +141,8 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: Tensor) -> None:
     """Let the default generator go on from a saved state."""
     default_generator.set_state(new_state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """The generator of the data loader's thread that calls; None outside of one."""
+    return None

@@ -119,7 +119,7 @@ class set_grad_enabled(Switch):
         modes.grad = self.before
 
     def __repr__(self) -> str:
-        return f"set_grad_enabled(mode={self.mode})"
+        return f"{self.__module__}.set_grad_enabled(mode={self.mode})"
 
 
 class inference_mode(Switch):

@@ -19,10 +19,11 @@ from .convert import from_data, raw_array, to_array
 from .eager import changed, check_writable, engine, intercepted, new_table
 from .modes import modes
 from .selection import Selection, put_, taken
-from .tensor import Tensor, new, signature
-from .views import MISSING, record_view, take, view_plan
+from .node import fronts
+from .tensor import Tensor, signature
+from .views import MISSING, take, view_plan
 
-_plans = new_table()   # (signature, integer) -> plan
+_plans = new_table()   # (signature, (integer,)) -> plan, which native code looks up
 _basic = new_table()   # (signature, index made hashable) -> plan
 
 
@@ -41,8 +42,8 @@ def _walk(x, key):
             strides.append(x.shape[d] * x.strides[d] if d < x.rank else 1)
         elif k is Ellipsis:
             skipped = x.rank - taken
-            shape += x.shape[d:d + skipped]
-            strides += x.strides[d:d + skipped]
+            shape.extend(x.shape[d:d + skipped])
+            strides.extend(x.strides[d:d + skipped])
             d, taken = d + skipped, x.rank
         elif type(k) is int:
             n = x.shape[d]
@@ -62,8 +63,8 @@ def _walk(x, key):
 
 def _too_many(x) -> IndexError:
     if not x.rank:
-        return IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert "
-                          "a 0-dim tensor to a number")
+        return IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to "
+                          "convert a 0-dim tensor to a number")
     return IndexError(f"too many indices for tensor of dimension {x.rank}")
 
 
@@ -97,21 +98,7 @@ basic.run = _run_basic
 def getitem(x: Tensor, index):
     """x[index]"""
     if type(index) is int:
-        try:
-            sig, move, back = _plans[x.sig, index]
-        except KeyError:
-            back = MISSING
-        if back is MISSING:
-            return _missed(x, index)
-        out = new(Tensor)
-        out.sig = sig
-        out.mem = x.mem
-        out.ptr = x.ptr + move
-        out.base = x
-        out.node = None
-        if modes.grad:
-            record_view(x, out, back)
-        return out
+        return _missed(x, index)
     if x.sig.tag is not None:
         found = intercepted(getitem_op, (x, index), {})
         if found is not None:
@@ -140,11 +127,11 @@ def _missed(x: Tensor, index: int):
     n = x.sig.shape[0]
     if not -n <= index < n:
         raise IndexError(f"index {index} is out of bounds for dimension 0 with size {n}")
-    plan = _plans[x.sig, index] = view_plan(basic, x.sig, {"key": (index,)})
+    plan = _plans[x.sig, (index,)] = view_plan(basic, x.sig, {"key": (index,)})
     return take(x, plan)
 
 
-# -- reading an index -------------------------------------------------------------------------------
+# -- reading an index -----------------------------------------------------------------------------
 
 
 def _items(index) -> tuple:
@@ -210,7 +197,7 @@ def _one_more(x: Tensor, item, key: list, tensors: list) -> bool:
         key.append(None)
         tensors.append(engine.full((1,) if item else (0,), 0, dt.int64))
         return False
-    if isinstance(item, np.ndarray) or isinstance(item, (list, tuple, range)):
+    if isinstance(item, (np.ndarray, list, tuple, range)):
         item = _tensor_of(item)
     if not isinstance(item, Tensor):
         if hasattr(item, "__index__"):
@@ -257,7 +244,7 @@ def _placed(x: Tensor, key: tuple, tensors: list) -> list:
     return tensors[:at] + rest + tensors[at + 1:]
 
 
-# -- tensors as indices --------------------------------------------------------------------------------
+# -- tensors as indices ---------------------------------------------------------------------------
 
 
 def selection(view: Tensor, tensors: list) -> Selection:
@@ -300,10 +287,12 @@ def _mask(view: Tensor, mask: Tensor, d: int) -> list[Tensor]:
     if tuple(have) != tuple(mask.sig.shape):
         k = next(k for k, (a, b) in enumerate(zip(mask.sig.shape, (*have, None), strict=False))
                  if a != b)
-        raise IndexError(f"The shape of the mask {list(mask.sig.shape)} at index {k} does not match "
-                         f"the shape of the indexed tensor {list(view.sig.shape)} at index {d + k}")
+        raise IndexError(f"The shape of the mask {list(mask.sig.shape)} at index {k} does not "
+                         f"match the shape of the indexed tensor {list(view.sig.shape)} at index "
+                         f"{d + k}")
     if mask.sig.device is META:
-        raise RuntimeError("indexing with a mask on the meta device: the shape depends on its values")
+        raise RuntimeError("indexing with a mask on the meta device: the shape depends on its "
+                           "values")
     return [from_data(places) for places in raw_array(mask).nonzero()]
 
 
@@ -312,7 +301,7 @@ def advanced(view: Tensor, tensors: list, x: Tensor) -> Tensor:
     return taken(view, selection(view, tensors), "IndexBackward0")
 
 
-# -- assignment -------------------------------------------------------------------------------------
+# -- assignment -----------------------------------------------------------------------------------
 
 
 def setitem(x: Tensor, index, value) -> None:
@@ -359,8 +348,8 @@ def _fitting(value: Tensor, shape: tuple) -> Tensor:
         value = engine.reshape(value, given)
     spare = len(shape) - len(given)
     if spare < 0 or any(a not in (1, b) for a, b in zip(given, shape[spare:], strict=True)):
-        raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.sig.shape)} cannot be "
-                           f"broadcast to indexing result of shape {list(shape)}")
+        raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.sig.shape)} cannot "
+                           f"be broadcast to indexing result of shape {list(shape)}")
     return value
 
 
@@ -391,8 +380,8 @@ def index_tensors(x: Tensor, indices) -> list:
 def nonzero(x: Tensor) -> Tensor:
     """The places of elements that are not zero, one row each."""
     if x.sig.device is META:
-        raise RuntimeError("nonzero: the shape of the result depends on values that a meta tensor does "
-                           "not have")
+        raise RuntimeError("nonzero: the shape of the result depends on values that a meta tensor "
+                           "does not have")
     return from_data(np.argwhere(to_array(x)).astype(np.int64, copy=False))
 
 
@@ -408,5 +397,6 @@ engine.index_tensors = index_tensors
 engine.fitting = _fitting
 engine.nonzero = nonzero
 engine.overwritten = overwritten
-Tensor.__getitem__ = getitem
+_, _context = fronts.adopt(getitem, _plans, "v", "__getitem__", "x[index]", True)
+Tensor.__getitem__ = fronts.method(_context, "v", "__getitem__", "x[index]")
 Tensor.__setitem__ = setitem

@@ -23,7 +23,8 @@ def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor
     args = (x, *others)
     nodes = [a.node if isinstance(a, Tensor) else None for a in args]
     recording = modes.grad and any(n is not None for n in nodes)
-    parents = tuple(edge_of(a) if isinstance(a, Tensor) and a.node is not None else None for a in args)
+    parents = tuple(edge_of(a) if isinstance(a, Tensor) and a.node is not None else None
+                    for a in args)
     copies: dict[int, Tensor] = {}  # of what the way back reads and this call is about to change
 
     def copy_kept(back) -> None:
@@ -130,15 +131,15 @@ def _refresh_views(x: Tensor, base: Tensor, but: Tensor | None = None) -> None:
         _refresh_views(view, base, but)
 
 
-# -- out= --------------------------------------------------------------------------------------------
+# -- out= -----------------------------------------------------------------------------------------
 
 
 def into_out(op: Pointwise, args, attributes, out: Tensor) -> Tensor:
     """Compute an op into `out`, resized if it has another shape."""
     result = engine.without_grad(op.run, *args, **attributes)
     if op.rule == dt.COMPLEX and isinstance(out, Tensor) and out.sig.dtype is not result.sig.dtype:
-        raise RuntimeError(f"{op.name}: Expected object of scalar type {result.sig.dtype.name} but got "
-                           f"scalar type {out.sig.dtype.name} for argument 'out'")
+        raise RuntimeError(f"{op.name}: Expected object of scalar type {result.sig.dtype.name} but "
+                           f"got scalar type {out.sig.dtype.name} for argument 'out'")
     return write_out(op.name, result, args, out)
 
 
@@ -165,10 +166,12 @@ def write_out(name: str, result, args, out):
 
 #: ops that write only into tensors of exactly their result's dtype
 EXACT_OUT = frozenset((
-    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "cummax", "cummin", "kthvalue",
-    "log_softmax", "max", "median", "min", "mode", "nanmedian", "softmax", "sort", "topk"))
+    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "cummax", "cummin", "gather",
+    "index_select", "kthvalue", "log_softmax", "masked_select", "max", "median", "min", "mode",
+    "nanmedian", "softmax", "sort", "take", "topk"))
 #: ops whose `out` may not share memory with what they read
-APART_OUT = frozenset(("kthvalue",))
+APART_OUT = frozenset((
+    "cat", "gather", "index_select", "kthvalue", "masked_select", "stack", "take"))
 
 
 def _check_out(name: str, found: dt.dtype, args, out: Tensor) -> None:
@@ -179,10 +182,15 @@ def _check_out(name: str, found: dt.dtype, args, out: Tensor) -> None:
     if not dt.can_cast(found, given):
         raise RuntimeError(f"{name}: result type {found.name} can't be cast to the desired output "
                            f"type {given.name}")
-    if name in APART_OUT and any(isinstance(a, Tensor) and a.mem is out.mem for a in args):
-        raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and the "
-                           "written-to tensor refer to a single memory location. Please clone() the "
-                           "tensor before performing the operation.")
+    if any(s == 0 and n > 1 for s, n in zip(out.sig.strides, out.sig.shape, strict=True)):
+        raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to "
+                           "tensor refers to a single memory location. Please clone() the tensor "
+                           "before performing the operation.")
+    read = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,))]
+    if name in APART_OUT and any(isinstance(t, Tensor) and t.mem is out.mem for t in read):
+        raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and "
+                           "the written-to tensor refer to a single memory location. Please "
+                           "clone() the tensor before performing the operation.")
 
 
 def copy_into(target: Tensor, source: Tensor) -> None:
@@ -232,11 +240,11 @@ def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
     # A recorded step may keep its operand, which is about to change: it gets a copy to keep.
     result = run(engine.clone(x) if modes.grad and x.node is not None else x, *args, **kwargs)
     if tuple(result.sig.shape) != tuple(x.sig.shape):
-        raise RuntimeError(f"{name}: output with shape {list(x.sig.shape)} doesn't match the broadcast "
-                           f"shape {list(result.sig.shape)}")
+        raise RuntimeError(f"{name}: output with shape {list(x.sig.shape)} doesn't match the "
+                           f"broadcast shape {list(result.sig.shape)}")
     if not dt.can_cast(result.sig.dtype, x.sig.dtype):
-        raise RuntimeError(f"{name}: result type {result.sig.dtype.name} can't be cast to the desired "
-                           f"output type {x.sig.dtype.name}")
+        raise RuntimeError(f"{name}: result type {result.sig.dtype.name} can't be cast to the "
+                           f"desired output type {x.sig.dtype.name}")
     return x if result is x else copy_(x, result)
 
 
@@ -244,8 +252,8 @@ def set_requires_grad(x: Tensor, wanted: bool) -> None:
     if wanted and x.sig.dtype.kind not in "fc":
         raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
     if not wanted and x.node is not None and x.node is not LEAF:
-        raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to "
-                           "use a computed variable in a subgraph that doesn't require "
+        raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want "
+                           "to use a computed variable in a subgraph that doesn't require "
                            "differentiation use var_no_grad = var.detach().")
     if x.node is None or x.node is LEAF:
         x.node = LEAF if wanted else None
@@ -266,3 +274,6 @@ def resized(x: Tensor, shape) -> None:
         fresh = empty(sig)
         x.mem, x.ptr = fresh.mem, fresh.ptr
     x.sig = sig
+
+
+engine.pointwise_in_place = pointwise_inplace

@@ -125,8 +125,8 @@ def _cat_shape(name: str, sigs, first, d: int) -> tuple:
         for k, (a, b) in enumerate(zip(first.shape, s.shape, strict=True)):
             if a != b and k != d:
                 raise RuntimeError(f"{name}: Sizes of tensors must match except in dimension {d}. "
-                                   f"Expected size {a} but got size {b} for tensor number {i} in the "
-                                   "list.")
+                                   f"Expected size {a} but got size {b} for tensor number {i} in "
+                                   "the list.")
         total += s.shape[d]
     return (*first.shape[:d], total, *first.shape[d + 1:])
 

@@ -71,14 +71,15 @@ def repeated_places(repeats: Tensor, output_size=None) -> Tensor:
     if repeats.sig.dtype not in (dt.int64, dt.int32):
         raise RuntimeError("repeats has to be Long or Int tensor")
     if repeats.sig.device is META:
-        raise RuntimeError("repeat_interleave: the shape depends on values that a meta tensor lacks")
+        raise RuntimeError("repeat_interleave: the shape depends on values that a meta tensor "
+                           "lacks")
     counts = raw_array(repeats)
     if counts.size and counts.min() < 0:
         raise RuntimeError("repeats can not be negative")
     found = np.repeat(np.arange(counts.size, dtype=repeats.sig.dtype.numpy), counts)
     if output_size is not None and output_size != found.size:
-        raise RuntimeError(f"repeat_interleave: output_size {output_size} does not match the sum of "
-                           f"repeats {found.size}")
+        raise RuntimeError(f"repeat_interleave: output_size {output_size} does not match the sum "
+                           f"of repeats {found.size}")
     return from_data(found)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..devices.cpu import bridge
 from ..devices.cpu.compile import addresses, cache
-from .tensor import LEAF, Tensor
+from .tensor import LEAF, Signature, Tensor
 
 #: how many ops of each form can have native methods: pointwise of one operand, of two, views,
 #: reductions (sums)
@@ -43,6 +43,7 @@ _EXTERNAL = {
     "Py_IncRef": "void (ptr)", "Py_DecRef": "void (ptr)", "PyThread_get_thread_ident": "i64 ()",
     "PyLong_FromVoidPtr": "ptr (ptr)", "PyWeakref_NewRef": "ptr (ptr, ptr)",
     "PyList_Append": "i32 (ptr, ptr)", "PyList_New": "ptr (i64)",
+    "PyObject_RichCompareBool": "i32 (ptr, ptr, i32)",
 }
 _GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
             "nones3", "false", "off_count", "off_ident", "special", "sequence")
@@ -163,8 +164,10 @@ define internal ptr @alias(ptr %out) {{
 
 ; a step of a pointwise plan
 define internal void @attach(ptr %out, ptr %plan, ptr %parents, ptr %kept, ptr %versions) {{
-{_at("%back", "%plan", _TUPLE + 8 * 4)}{_at("%sigs", "%plan", _TUPLE + 8 * 7)}
-  call void @Py_IncRef(ptr %sigs)
+{_at("%back", "%plan", _TUPLE + 8 * 4)}{_at("%osig", "%out", t["sig"])}
+  %sigs = call ptr @PyTuple_New(i64 1)
+  call void @Py_IncRef(ptr %osig)
+{_put("%sigs", _TUPLE, "%osig", "s")}
   call void @attach_step(ptr %out, ptr %back, ptr %sigs, ptr %parents, ptr %kept, ptr %versions)
   ret void
 }}
@@ -272,20 +275,37 @@ define internal ptr @python2(ptr %ctx, ptr %x, ptr %y) {{
 """
 
 
-def _unary(t: dict) -> str:
+def _unary(t: dict, g: dict) -> str:
+    """One operand: a plan for all shapes of its kind if there is one, else one of its shape's own."""
     return f"""
 define internal ptr @unary(ptr %ctx, ptr %x) noinline {{
   %ok = call i1 @is_tensor(ptr %x)
   br i1 %ok, label %lookup, label %slow
 lookup:
 {_at("%sig", "%x", t["sig"])}
+  %none = load ptr, ptr @g_none
+{_at("%kins", "%ctx", 24)}{_at("%kin", "%sig", g["kin"])}
+  %alone = icmp eq ptr %kin, %none
+  br i1 %alone, label %by_shape, label %by_kin
+by_kin:
+  %plan1 = call ptr @PyDict_GetItem(ptr %kins, ptr %kin)
+  %served = icmp ne ptr %plan1, null
+  br i1 %served, label %sized, label %by_shape
+sized:
+{_at("%numel", "%sig", g["numel"])}
+  %n = call i64 @PyLong_AsSsize_t(ptr %numel)
+  %small = icmp sle i64 %n, {bridge.GIL_THRESHOLD}
+  br i1 %small, label %packed_, label %by_shape
+by_shape:
   %plans = load ptr, ptr %ctx
-  %plan = call ptr @PyDict_GetItem(ptr %plans, ptr %sig)
-  %known = icmp ne ptr %plan, null
+  %plan0 = call ptr @PyDict_GetItem(ptr %plans, ptr %sig)
+  %known = icmp ne ptr %plan0, null
   br i1 %known, label %packed_, label %slow
 packed_:
+  %plan = phi ptr [ %plan1, %sized ], [ %plan0, %by_shape ]
+  %many = phi i1 [ true, %sized ], [ false, %by_shape ]
+  %count = phi i64 [ %n, %sized ], [ 0, %by_shape ]
 {_at("%packed", "%plan", _TUPLE + 8 * 5)}
-  %none = load ptr, ptr @g_none
   %unready = icmp eq ptr %packed, %none
   br i1 %unready, label %slow, label %graph
 graph:
@@ -297,23 +317,29 @@ wanted:
   %python = icmp slt i64 %record, 0
   br i1 %python, label %slow, label %decided
 decided:
-  %on = icmp eq i64 %record, 1
+{_at("%way", "%plan", _TUPLE + 8 * 4)}
+  %flows = icmp ne ptr %way, %none
+  %may = icmp eq i64 %record, 1
+  %on = and i1 %may, %flows
   %unprepared = icmp slt i64 %keep, 0
   %first_time = and i1 %on, %unprepared
   br i1 %first_time, label %slow, label %go
 go:
   %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
-{_at("%free", "%plan", _TUPLE + 8 * 6)}
+{_at("%psig", "%plan", _TUPLE)}{_at("%plast", "%words", 8, "i64")}
+  %osig = select i1 %many, ptr %sig, ptr %psig
+  %last = select i1 %many, i64 %count, i64 %plast
+{_at("%free", "%osig", g["free"])}
   %mem = call ptr @take(ptr %free)
   %dry = icmp eq ptr %mem, null
   br i1 %dry, label %slow, label %run
 run:
-{_at("%osig", "%plan", _TUPLE)}{_at("%address", "%mem", 16)}
+{_at("%address", "%mem", 16)}
   %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
   %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
 {_at("%xbox", "%x", t["ptr"])}
   %xraw = call ptr @PyLong_AsVoidPtr(ptr %xbox)
-{_at("%kernel", "%words", 0)}{_at("%last", "%words", 8, "i64")}
+{_at("%kernel", "%words", 0)}
   call void %kernel(ptr %raw, ptr %xraw, i64 %last)
   br i1 %recorded, label %step, label %done
 step:
@@ -350,52 +376,98 @@ slow:
 """
 
 
-def _binary(t: dict) -> str:
+def _binary(t: dict, g: dict) -> str:
     """Two operands, either of which may be a number (never both)."""
     return f"""
 define internal ptr @binary(ptr %ctx, ptr %x, ptr %y) noinline {{
 entry:
   %none = load ptr, ptr @g_none
   %plans = load ptr, ptr %ctx
+{_at("%kins", "%ctx", 24)}
 {_at("%ytype", "%y", 8)}
   %xok = call i1 @is_tensor(ptr %x)
   br i1 %xok, label %x_tensor, label %x_other
 x_tensor:
 {_at("%xsig", "%x", t["sig"])}
 {_at("%xnode", "%x", t["node"])}
-  %inner = call ptr @PyDict_GetItem(ptr %plans, ptr %xsig)
-  %has = icmp ne ptr %inner, null
-  br i1 %has, label %second, label %slow
-second:
+{_at("%xkin", "%xsig", g["kin"])}
+  %xk = icmp eq ptr %xkin, %none
+  %kinless = select i1 %xk, ptr %plans, ptr %kins
+  %xkey = select i1 %xk, ptr %xsig, ptr %xkin
   %float = load ptr, ptr @g_float
-  %isf = icmp eq ptr %ytype, %float
-  br i1 %isf, label %y_number, label %second_int
-second_int:
   %int = load ptr, ptr @g_int
+  %isf = icmp eq ptr %ytype, %float
   %isi = icmp eq ptr %ytype, %int
-  br i1 %isi, label %y_number, label %second_tensor
+  %ynumber = or i1 %isf, %isi
+  br i1 %ynumber, label %y_number, label %second_tensor
 second_tensor:
   %yok = call i1 @is_tensor(ptr %y)
   br i1 %yok, label %both, label %slow
 both:
 {_at("%ysig", "%y", t["sig"])}
 {_at("%ynode", "%y", t["node"])}
-  %plan0 = call ptr @PyDict_GetItem(ptr %inner, ptr %ysig)
+{_at("%ykin", "%ysig", g["kin"])}
+  %yk = icmp eq ptr %ykin, %none
+  %notkin = or i1 %xk, %yk
+  br i1 %notkin, label %both_shape, label %both_kin
+both_kin:
+  %inner1 = call ptr @PyDict_GetItem(ptr %kins, ptr %xkin)
+  %has1 = icmp ne ptr %inner1, null
+  br i1 %has1, label %both_kin2, label %both_shape
+both_kin2:
+  %plan1 = call ptr @PyDict_GetItem(ptr %inner1, ptr %ykin)
+  %served1 = icmp ne ptr %plan1, null
+  br i1 %served1, label %same_shape, label %both_shape
+same_shape:
+  %same = icmp eq ptr %xsig, %ysig
+  br i1 %same, label %kin_sized, label %compare
+compare:
+{_at("%xshape", "%xsig", g["shape"])}{_at("%yshape", "%ysig", g["shape"])}
+  %equal = call i32 @PyObject_RichCompareBool(ptr %xshape, ptr %yshape, i32 2)
+  %is_equal = icmp eq i32 %equal, 1
+  br i1 %is_equal, label %kin_sized, label %both_shape
+both_shape:
+  %inner0 = call ptr @PyDict_GetItem(ptr %plans, ptr %xsig)
+  %has0 = icmp ne ptr %inner0, null
+  br i1 %has0, label %both_shape2, label %slow
+both_shape2:
+  %plan0 = call ptr @PyDict_GetItem(ptr %inner0, ptr %ysig)
   br label %found
 y_number:
 {_at("%baked", "%ctx", 16, "i64")}
   %is_baked = icmp ne i64 %baked, 0
   br i1 %is_baked, label %by_value, label %by_type
 by_type:
-  %plan1 = call ptr @PyDict_GetItem(ptr %inner, ptr %ytype)
-  br label %found
+  call void @Py_IncRef(ptr %ytype)
+  br label %number_key
 by_value:
-  %key = call ptr @PyTuple_New(i64 2)
+  %pair = call ptr @PyTuple_New(i64 2)
   call void @Py_IncRef(ptr %ytype)
   call void @Py_IncRef(ptr %y)
-{_put("%key", _TUPLE, "%ytype", "k0")}{_put("%key", _TUPLE + 8, "%y", "k1")}
-  %plan2 = call ptr @PyDict_GetItem(ptr %inner, ptr %key)
-  call void @Py_DecRef(ptr %key)
+{_put("%pair", _TUPLE, "%ytype", "k0")}{_put("%pair", _TUPLE + 8, "%y", "k1")}
+  br label %number_key
+number_key:
+  %nkey = phi ptr [ %ytype, %by_type ], [ %pair, %by_value ]
+  %innern = call ptr @PyDict_GetItem(ptr %kinless, ptr %xkey)
+  %hasn = icmp ne ptr %innern, null
+  br i1 %hasn, label %number_plan, label %number_shape
+number_plan:
+  %plan2 = call ptr @PyDict_GetItem(ptr %innern, ptr %nkey)
+  %served2 = icmp ne ptr %plan2, null
+  br i1 %served2, label %number_found, label %number_shape
+number_found:
+  call void @Py_DecRef(ptr %nkey)
+  br i1 %xk, label %found, label %kin_sized
+number_shape:
+  %innerm = call ptr @PyDict_GetItem(ptr %plans, ptr %xsig)
+  %hasm = icmp ne ptr %innerm, null
+  br i1 %hasm, label %number_shape2, label %number_none
+number_none:
+  call void @Py_DecRef(ptr %nkey)
+  br label %slow
+number_shape2:
+  %plan4 = call ptr @PyDict_GetItem(ptr %innerm, ptr %nkey)
+  call void @Py_DecRef(ptr %nkey)
   br label %found
 x_other:
 {_at("%xtype", "%x", 8)}
@@ -414,18 +486,49 @@ x_number:
 reflected:
 {_at("%ysig_", "%y", t["sig"])}
 {_at("%ynode_", "%y", t["node"])}
-  %inner_ = call ptr @PyDict_GetItem(ptr %plans, ptr %xtype)
-  %has_ = icmp ne ptr %inner_, null
-  br i1 %has_, label %reflected_plan, label %slow
+{_at("%ykin_", "%ysig_", g["kin"])}
+  %yk_ = icmp eq ptr %ykin_, %none
+  br i1 %yk_, label %reflected_shape, label %reflected_kin
+reflected_kin:
+  %inner5 = call ptr @PyDict_GetItem(ptr %kins, ptr %xtype)
+  %has5 = icmp ne ptr %inner5, null
+  br i1 %has5, label %reflected_kin2, label %reflected_shape
+reflected_kin2:
+  %plan5 = call ptr @PyDict_GetItem(ptr %inner5, ptr %ykin_)
+  %served5 = icmp ne ptr %plan5, null
+  br i1 %served5, label %kin_sized, label %reflected_shape
+reflected_shape:
+  %inner3 = call ptr @PyDict_GetItem(ptr %plans, ptr %xtype)
+  %has3 = icmp ne ptr %inner3, null
+  br i1 %has3, label %reflected_plan, label %slow
 reflected_plan:
-  %plan3 = call ptr @PyDict_GetItem(ptr %inner_, ptr %ysig_)
+  %plan3 = call ptr @PyDict_GetItem(ptr %inner3, ptr %ysig_)
   br label %found
+kin_sized:
+  %kplan = phi ptr [ %plan1, %same_shape ], [ %plan1, %compare ], [ %plan2, %number_found ], [ %plan5, %reflected_kin2 ]
+  %kxn = phi ptr [ %xnode, %same_shape ], [ %xnode, %compare ], [ %xnode, %number_found ], [ %none, %reflected_kin2 ]
+  %kyn = phi ptr [ %ynode, %same_shape ], [ %ynode, %compare ], [ %none, %number_found ], [ %ynode_, %reflected_kin2 ]
+  %kxt = phi i1 [ true, %same_shape ], [ true, %compare ], [ true, %number_found ], [ false, %reflected_kin2 ]
+  %kyt = phi i1 [ true, %same_shape ], [ true, %compare ], [ false, %number_found ], [ true, %reflected_kin2 ]
+  %ks0 = phi ptr [ %xsig, %same_shape ], [ %xsig, %compare ], [ %xsig, %number_found ], [ %ysig_, %reflected_kin2 ]
+  %ks1 = phi ptr [ %ysig, %same_shape ], [ %ysig, %compare ], [ %xsig, %number_found ], [ %ysig_, %reflected_kin2 ]
+{_at("%kpacked", "%kplan", _TUPLE + 8 * 5)}{_at("%kwords", "%kpacked", _WORDS)}
+{_at("%which", "%kwords", 32, "i64")}
+  %from_first = icmp eq i64 %which, 0
+  %ksig = select i1 %from_first, ptr %ks0, ptr %ks1
+{_at("%numel", "%ksig", g["numel"])}
+  %count0 = call i64 @PyLong_AsSsize_t(ptr %numel)
+  %small = icmp sle i64 %count0, {bridge.GIL_THRESHOLD}
+  br i1 %small, label %found, label %slow
 found:
-  %plan = phi ptr [ %plan0, %both ], [ %plan1, %by_type ], [ %plan2, %by_value ], [ %plan3, %reflected_plan ]
-  %xn = phi ptr [ %xnode, %both ], [ %xnode, %by_type ], [ %xnode, %by_value ], [ %none, %reflected_plan ]
-  %yn = phi ptr [ %ynode, %both ], [ %none, %by_type ], [ %none, %by_value ], [ %ynode_, %reflected_plan ]
-  %xt = phi i1 [ true, %both ], [ true, %by_type ], [ true, %by_value ], [ false, %reflected_plan ]
-  %yt = phi i1 [ true, %both ], [ false, %by_type ], [ false, %by_value ], [ true, %reflected_plan ]
+  %plan = phi ptr [ %plan0, %both_shape2 ], [ %plan2, %number_found ], [ %plan4, %number_shape2 ], [ %plan3, %reflected_plan ], [ %kplan, %kin_sized ]
+  %xn = phi ptr [ %xnode, %both_shape2 ], [ %xnode, %number_found ], [ %xnode, %number_shape2 ], [ %none, %reflected_plan ], [ %kxn, %kin_sized ]
+  %yn = phi ptr [ %ynode, %both_shape2 ], [ %none, %number_found ], [ %none, %number_shape2 ], [ %ynode_, %reflected_plan ], [ %kyn, %kin_sized ]
+  %xt = phi i1 [ true, %both_shape2 ], [ true, %number_found ], [ true, %number_shape2 ], [ false, %reflected_plan ], [ %kxt, %kin_sized ]
+  %yt = phi i1 [ true, %both_shape2 ], [ false, %number_found ], [ false, %number_shape2 ], [ true, %reflected_plan ], [ %kyt, %kin_sized ]
+  %many = phi i1 [ false, %both_shape2 ], [ false, %number_found ], [ false, %number_shape2 ], [ false, %reflected_plan ], [ true, %kin_sized ]
+  %kin_sig = phi ptr [ null, %both_shape2 ], [ null, %number_found ], [ null, %number_shape2 ], [ null, %reflected_plan ], [ %ksig, %kin_sized ]
+  %count = phi i64 [ 0, %both_shape2 ], [ 0, %number_found ], [ 0, %number_shape2 ], [ 0, %reflected_plan ], [ %count0, %kin_sized ]
   %known = icmp ne ptr %plan, null
   br i1 %known, label %packed_, label %slow
 packed_:
@@ -443,7 +546,10 @@ wanted:
   %python = icmp slt i64 %record, 0
   br i1 %python, label %slow, label %decided
 decided:
-  %on = icmp eq i64 %record, 1
+{_at("%way", "%plan", _TUPLE + 8 * 4)}
+  %flows = icmp ne ptr %way, %none
+  %may = icmp eq i64 %record, 1
+  %on = and i1 %may, %flows
   %unprepared = icmp slt i64 %keep, 0
   %first_time = and i1 %on, %unprepared
   br i1 %first_time, label %slow, label %number
@@ -471,18 +577,21 @@ clear:
 tensors:
   %d = phi double [ 0.0, %number ], [ 0.0, %number ], [ %d0, %checked ]
   %i = phi i64 [ 0, %number ], [ 0, %number ], [ %i0, %checked ]
-{_at("%free", "%plan", _TUPLE + 8 * 6)}
+{_at("%psig", "%plan", _TUPLE)}{_at("%plast", "%words", 8, "i64")}
+  %osig = select i1 %many, ptr %kin_sig, ptr %psig
+  %last = select i1 %many, i64 %count, i64 %plast
+{_at("%free", "%osig", g["free"])}
   %mem = call ptr @take(ptr %free)
   %dry = icmp eq ptr %mem, null
   br i1 %dry, label %slow, label %run
 run:
-{_at("%osig", "%plan", _TUPLE)}{_at("%address", "%mem", 16)}
+{_at("%address", "%mem", 16)}
   %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
   %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
   %first = select i1 %xt, ptr %x, ptr %y
 {_at("%fbox", "%first", t["ptr"])}
   %fraw = call ptr @PyLong_AsVoidPtr(ptr %fbox)
-{_at("%kernel", "%words", 0)}{_at("%last", "%words", 8, "i64")}
+{_at("%kernel", "%words", 0)}
   switch i64 %kind, label %call0 [ i64 1, label %call1
                                    i64 2, label %call2
                                    i64 3, label %call3 ]
@@ -549,7 +658,11 @@ slow:
 
 
 def _view(t: dict) -> str:
-    """A view: plans are found by (signature, arguments) and are (signature, bytes to move, back)."""
+    """A view: plans are found by (signature, arguments) and are (signature, bytes to move, back).
+
+    With the context's third word set, only integers are looked up: True and 1.0 equal 1, but do
+    not index as it does.
+    """
     return f"""
 define internal ptr @view(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) noinline {{
   %plain = icmp eq ptr %names, null
@@ -559,6 +672,9 @@ typed:
   br i1 %ok, label %lookup, label %slow
 lookup:
 {_at("%sig", "%x", t["sig"])}{_at("%node", "%x", t["node"])}
+{_at("%strict", "%ctx", 16, "i64")}
+  %any = icmp eq i64 %strict, 0
+  %int = load ptr, ptr @g_int
   %inner = call ptr @PyTuple_New(i64 %n)
   %items = getelementptr i8, ptr %inner, i64 {_TUPLE}
   br label %copy
@@ -573,7 +689,13 @@ one:
   %to = getelementptr ptr, ptr %items, i64 %i
   store ptr %arg, ptr %to
   %i.next = add i64 %i, 1
-  br label %copy
+{_at("%atype", "%arg", 8)}
+  %whole = icmp eq ptr %atype, %int
+  %fits = or i1 %whole, %any
+  br i1 %fits, label %copy, label %odd
+odd:
+  call void @Py_DecRef(ptr %inner)
+  br label %slow
 keyed:
   %key = call ptr @PyTuple_New(i64 2)
   call void @Py_IncRef(ptr %sig)
@@ -926,23 +1048,24 @@ def _context(arity: int, i: int) -> str:
 _SOURCE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
-def _offsets(node: type) -> tuple[dict, dict]:
+def _offsets(node: type) -> tuple[dict, dict, dict]:
     """Where tensors and nodes keep what fronts read and write."""
     t = {name: slot_offset(Tensor, name) for name in ("sig", "ptr", "mem", "node", "base", "views")}
     n = {name: slot_offset(node, name) for name in
          ("back", "parents", "kept", "versions", "seq", "sigs", "extra")}
-    return t, n
+    g = {name: slot_offset(Signature, name) for name in ("kin", "free", "numel", "shape")}
+    return t, n, g
 
 
 def module_text(node: type) -> str:
     """The whole module."""
-    t, n = _offsets(node)
+    t, n, g = _offsets(node)
     declared = "".join(f"declare {kind.split(' ')[0]} @{name}{kind[kind.index('('):]}\n"
                        for name, kind in _EXTERNAL.items())
     variables = "".join(f"@g_{name} = global i64 0\n" for name in _GLOBALS)
     tables = "".join(f"@contexts{form} = global [{count} x ptr] zeroinitializer\n"
                      for form, count in FORMS.items())
-    return (declared + variables + tables + _common(t, n) + _unary(t) + _binary(t) + _view(t)
+    return (declared + variables + tables + _common(t, n) + _unary(t, g) + _binary(t, g) + _view(t)
             + _reduce(t) + _SHARED + _entries())
 
 
@@ -993,10 +1116,11 @@ class Fronts:
     def _method(self, address: int, name: str, doc):
         return _new_method(Tensor, self._definition(address, name, doc))
 
-    def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: bool = False):
+    def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: bool = False,
+              kin_plans: dict | None = None):
         """A function that runs natively what it can, and `front` otherwise; and its context."""
-        context = array("q", [id(plans), id(front), int(baked)])
-        self.keep.extend((plans, front))
+        context = array("q", [id(plans), id(front), int(baked), id(kin_plans)])
+        self.keep.extend((plans, front, kin_plans))
         return self._function(self._functions[form], name, doc, context), context
 
     def method(self, context, form: str, name: str, doc: str):
@@ -1026,9 +1150,10 @@ def pack(address: int, last: int, kind: int) -> array:
     """What a native front reads of a plan: kernel, last argument, form of the call, what to keep.
 
     The form says what the second operand is: 0 a tensor, 1 a double, 2 an integer, 3 part of the
-    kernel. What to keep is -1 until it is known: see `set_keep`.
+    kernel. What to keep is -1 until it is known: see `set_keep`. The last word is the operand
+    whose signature the result has, for a plan that serves many shapes.
     """
-    return array("q", [address, last, kind, -1])
+    return array("q", [address, last, kind, -1, 0])
 
 
 def set_keep(packed: array, keep) -> None:

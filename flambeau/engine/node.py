@@ -34,7 +34,7 @@ class Node:
         return self.back.name()
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object>"
+        return f"<{self.name()} object at {id(self):#x}>"
 
     @property
     def next_functions(self) -> tuple:
@@ -332,7 +332,7 @@ class Walk:
     def run(self) -> None:
         """Go back until nothing is pending; a chain of steps is followed without the heap."""
         heap, pending, retain = self.heap, self.pending, self.retain
-        unusual = self.wanted is not None
+        unusual = self.wanted is not None or self.create
         while heap:
             node = heappop(heap)[2]
             g = pending.pop(node)
@@ -375,7 +375,9 @@ class Walk:
             self._capture(node, g)
             if node not in self.useful:
                 return (None,) * len(node.parents)
-        grads = node.back.pull(node, g)
+        # Derivatives of derivatives need kept results as part of the graph again.
+        pull = getattr(node.back, "carefully", None) or node.back.pull
+        grads = pull(node, g)
         return grads if node.extra is None else self._after(node, g, grads)
 
     def _before(self, node: Node, g):

@@ -21,7 +21,7 @@ from ..ops.declare import Pointwise
 from . import native
 from .layout import Walk, operands_of, pointwise_walk
 from .modes import modes
-from .node import Packed, again, kept_values
+from .node import again, kept_values
 from .tensor import Signature, Tensor, make, signature
 
 NUMBERS = frozenset((float, int, bool, complex))
@@ -173,7 +173,7 @@ def finished(out: Signature, run, last: int, back, kind, walk: Walk | None = Non
     address = ADDRESSES.get(run)
     packed = free = None
     if address is not None and kind is not None and out.numel <= GIL_THRESHOLD:
-        packed, free = native.pack(address, last, kind), out.pop.__self__
+        packed, free = native.pack(address, last, kind), out.free
         if back is not None:
             back.enlist(packed)
         else:
@@ -266,7 +266,6 @@ class Derived(Pointwise):
         self.attributes, self.defaults, self.baked = of.attributes, of.defaults, of.baked
         self.baked_values = frozenset()
         self.operands = ["g" if k == 0 else "result" if k == -1 else f"x{k}" for k in used]
-        self.layouts: dict = {}
         self.method = False
         self.doc = f"d {of.name} / d operand {i}"
         self.backward_name = None
@@ -421,41 +420,39 @@ class Back:
         n = len(self.dtypes)
         if any(not isinstance(given, tuple) for _, given in self.attributes):
             return self.carefully
-        lines = ["def pull(node, g):", "    kept = node.kept",
-                 "    if kept is None or node.extra is not None:", "        return carefully(node, g)",
-                 "    parents = node.parents", "    versions = node.versions"]
-        scope: dict = {"carefully": self.carefully, "again": again, "modes": modes, "Packed": Packed}
+        lines = ["def pull(node, g):", "    kept = node.kept", "    parents = node.parents",
+                 "    versions = node.versions", "    try:"]
+        scope: dict = {"carefully": self.carefully, "again": again}
         for i in range(n):
-            lines += self._direct_part(i, scope)
-        lines.append(f"    return {', '.join(f'part{i}' for i in range(n))},")
+            lines += [f"        {line}" for line in self._direct_part(i, scope)]
+        lines += [f"        return {', '.join(f'part{i}' for i in range(n))},",
+                  "    except (AttributeError, TypeError):  # nothing kept any more, or packed",
+                  "        return carefully(node, g)"]
         return compile_text("\n".join(lines) + "\n", "pull", scope)
 
     def _direct_part(self, i: int, scope: dict) -> list[str]:
         entry, n = self._entries[i], len(self.dtypes)
         if entry is None:
-            return [f"    part{i} = None"]
+            return [f"part{i} = None"]
         derived, order = entry
         if entry is ZERO:
             scope["zero"] = self._zero
-            return [f"    part{i} = zero({i}, g) if parents[{i}] is not None else None"]
+            return [f"part{i} = zero({i}, g) if parents[{i}] is not None else None"]
         if derived is None:  # handed on; but the same object only once
             before = any(e is not None and e[0] is None and e[1] for e in self._entries[:i])
             value = "(again(g) if part0 is not None else g)" if before else "g"
-            return [f"    part{i} = {value} if parents[{i}] is not None else None"]
+            return [f"part{i} = {value} if parents[{i}] is not None else None"]
         scope[f"run{i}"] = derived.run
-        checks, args = [], ["g"]
+        changed, args = [], ["g"]
         for k in order[1:]:
             at = n if k == -1 else k - 1
             args.append(f"kept[{at}]")
-            if k == -1:
-                checks.append("modes.grad")
             if k == -1 or isinstance(self.dtypes[k - 1], dt.dtype):
-                checks.append(f"type(kept[{at}]) is Packed")
-                checks.append(f"kept[{at}].mem.version != versions[{at}]")
-        lines = [f"    if parents[{i}] is None:", f"        part{i} = None"]
-        if checks:
-            lines += [f"    elif {' or '.join(checks)}:", "        return carefully(node, g)"]
-        return [*lines, "    else:", f"        part{i} = run{i}({', '.join(args)})"]
+                changed.append(f"kept[{at}].mem.version != versions[{at}]")
+        lines = [f"if parents[{i}] is None:", f"    part{i} = None"]
+        if changed:
+            lines += [f"elif {' or '.join(changed)}:", "    return carefully(node, g)"]
+        return [*lines, "else:", f"    part{i} = run{i}({', '.join(args)})"]
 
     def _zero(self, i: int, g: Tensor) -> Tensor:
         return self.op.engine.full(g.sig.shape, 0, self.dtypes[i], g.sig.device)
@@ -489,13 +486,16 @@ class FixedBack(Back):
         return super().__getattr__(name)
 
     def _direct(self):
-        spread, sum_to, fix = self.shared.pull, self.op.engine.sum_to, self.fix
+        spread = self.shared.pull
+        return lambda node, g: self._summed(spread(node, g))
 
-        def pull(node, g):
-            return [part if part is None or shape is None else sum_to(part, shape)
-                    for part, shape in zip(spread(node, g), fix, strict=True)]
+    def carefully(self, node, g):
+        return self._summed(self.shared.carefully(node, g))
 
-        return pull
+    def _summed(self, parts) -> list:
+        sum_to = self.op.engine.sum_to
+        return [part if part is None or shape is None else sum_to(part, shape)
+                for part, shape in zip(parts, self.fix, strict=True)]
 
 
 def reattached(out: Tensor, node) -> Tensor:

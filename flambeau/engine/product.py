@@ -20,7 +20,7 @@ from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES
 from ..ops.declare import Op, engine, registry
 from ..ops.product import product_shape
-from . import native
+from . import affine, native
 from .eager import compile_front, intercepted, new_table, same_place
 from .inplace import write_out
 from .modes import modes
@@ -78,8 +78,8 @@ class _Side:
         return self
 
 
-def plan(x: Signature, w: Signature, back=None, biased: bool = False) -> tuple | None:
-    """The plan of x @ w; None where an operand must be copied first, or BLAS has no such dtype."""
+def plan(x: Signature, w: Signature, back=None, biased: bool = False) -> tuple:
+    """The plan of x @ w; one without a signature where an operand must be copied first, or BLAS has no such dtype."""
     shape = product_shape(x, w)
     where = META if META in (x.device, w.device) else CPU
     out = signature(x.dtype, shape, None, where)
@@ -88,20 +88,25 @@ def plan(x: Signature, w: Signature, back=None, biased: bool = False) -> tuple |
     if x.shape[-1] == 0:
         return _plan(out, lambda to, *_: ctypes.memset(to, 0, out.nbytes), back)
     if x.dtype.name not in gemm.LETTERS:
-        return None
+        return _slow(back)
     a, b = _Side(x, True), _Side(w, False)
     if not b.batch:
         a = a.folded()
     words = _words(a, b, x.dtype.itemsize)
     if words is None:
-        return None
-    return _plan(out, gemm.product_function(x.dtype.name, biased), back, words, biased)
+        return _slow(back)
+    return _plan(out, gemm.product_function(x.dtype.name, biased), back, words)
 
 
-def _plan(out: Signature, run, back, words=None, biased: bool = False) -> tuple:
+def _slow(back) -> tuple:
+    """The plan of what has no native code: it has no signature."""
+    return (None, None, None, 0, back, None, None, (), None)
+
+
+def _plan(out: Signature, run, back, words=None) -> tuple:
     """A plan with what a native front reads of it; long products are left to the Python front."""
     packed = free = None
-    if words is not None and not biased and words.work <= GIL_THRESHOLD:
+    if words is not None and words.work <= GIL_THRESHOLD:
         packed, free = native.pack(ADDRESSES[run], words.address, 0), out.pop.__self__
         native.set_keep(packed, (0, 2, 1, 3))  # x is kept if w wants a gradient, and w if x does
     last = 0 if words is None else words.address
@@ -141,16 +146,18 @@ def _offsets(a: _Side, b: _Side, size: int, itemsize: int) -> np.ndarray:
     return (rows * itemsize).tolist()
 
 
-def readable(x: Tensor) -> Tensor:
-    """The operand, copied if BLAS cannot read it where it lies."""
-    return engine.contiguous(x)
+def _readable(x: Tensor, left: bool) -> Tensor:
+    """An operand, copied if BLAS cannot read it where it lies."""
+    side = _Side(x.sig, left)
+    known = _orientation(side.rows, side.cols, side.strides) is not None
+    return x if known else engine.contiguous(x)
 
 
 def slow_product(x: Tensor, w: Tensor) -> Tensor:
     """A product BLAS does not have: odd strides, integers, half precision."""
     dtype = x.sig.dtype
     if dtype.name in gemm.LETTERS:
-        return bare(readable(x), readable(w))
+        return bare(_readable(x, True), _readable(w, False))
     if dtype.kind == "f":
         wide = bare(engine.cast(x, dt.float32), engine.cast(w, dt.float32))
         return engine.cast(wide, dtype)
@@ -164,6 +171,8 @@ def slow_product(x: Tensor, w: Tensor) -> Tensor:
 def execute(found: tuple, x: Tensor, w: Tensor, *bias: int) -> Tensor:
     """Run a plan, unrecorded."""
     sig, pop, run, last = found[:4]
+    if sig is None:
+        return engine.without_grad(slow_product, x, w)
     try:
         mem = pop()
     except IndexError:
@@ -182,11 +191,10 @@ def _turned_front(name: str, first: bool, second: bool):
         if found is None:
             found = plan(transposed(x.sig) if first else x.sig,
                          transposed(w.sig) if second else w.sig)
-            if found is None:
-                x = make(transposed(x.sig), x.mem, x.ptr) if first else x
-                w = make(transposed(w.sig), w.mem, w.ptr) if second else w
-                return engine.without_grad(slow_product, x, w)
             table[w.sig] = found
+        if found[0] is None:
+            x = make(transposed(x.sig), x.mem, x.ptr) if first else x
+            w = make(transposed(w.sig), w.mem, w.ptr) if second else w
         return execute(found, x, w)
 
     return fronts.adopt(front, plans, "2", name, front.__doc__ or name)[0]
@@ -326,11 +334,7 @@ def _front(op: Op):
         if found is None:
             same_place(op, (x, w))
             op.body(x.sig, w.sig)
-            back = ProductBack(x.sig, w.sig)
-            found = plan(x.sig, w.sig, back)
-            if found is None:
-                return _record(engine.without_grad(slow_product, x, w), back, x, w)
-            table[w.sig] = found
+            found = table[w.sig] = plan(x.sig, w.sig, ProductBack(x.sig, w.sig))
         return _record(execute(found, x, w), found[4], x, w)
 
     scope = {"call": call, "write_out": write_out,
@@ -396,35 +400,42 @@ def transposed_product(g: Tensor, x: Tensor) -> Tensor:
 
 
 def _linear_front(op: Op):
-    plans = new_table()
+    """Two native fronts, with and without a bias, and Python behind them."""
+    plans, biased = new_table(), new_table()
 
-    def linear(input, weight, bias=None):
-        given = (input, weight) if bias is None else (input, weight, bias)
+    def call(given):
         found = intercepted(op, given, {})
         if found is not None:
             return found[0]
-        try:
-            found = plans[input.sig][weight.sig if bias is None else (weight.sig, bias.sig)]
-        except (AttributeError, KeyError):
-            _require_tensors(op, given)
+        _require_tensors(op, given)
+        x, w, *bias = [t.sig for t in given]
+        table = biased.setdefault(x, {}).setdefault(w, {}) if bias else plans.setdefault(x, {})
+        key = bias[0] if bias else w
+        found = table.get(key)
+        if found is None:
             op.body(*[t.sig for t in given])
             same_place(op, given)
-            found = _linear_plan(*[t.sig for t in given])
+            found = _linear_plan(x, w, *bias)
             if found is None:  # vectors and odd strides: few, and not worth a plan of their own
                 return _plain_linear(*given)
-            key = weight.sig if bias is None else (weight.sig, bias.sig)
-            plans.setdefault(input.sig, {})[key] = found
-        numbers = () if bias is None else (bias.ptr,)
-        return _record(execute(found, input, weight, *numbers), found[4], *given)
+            table[key] = found
+        out = execute(found, given[0], given[1], *[t.ptr for t in given[2:]])
+        return _record(out, found[4], *given)
 
-    return _adopted(op, _named(linear, op), plans)
+    unbiased, _ = fronts.adopt(lambda *given: call(given), plans, "2", op.name, op.doc)
+
+    def linear(input, weight, bias=None):
+        return unbiased(input, weight) if bias is None else call((input, weight, bias))
+
+    return affine.adopt(_named(linear, op), biased, op.name, op.doc)
 
 
 def _linear_plan(x: Signature, w: Signature, b: Signature | None = None):
     if w.rank != 2 or x.rank < 2 or (b is not None and not (
             b.rank == 1 and b.contiguous and x.shape[-1])):
         return None
-    return plan(x, transposed(w), LinearBack(x), b is not None)
+    found = plan(x, transposed(w), LinearBack(x), b is not None)
+    return None if found[0] is None else found
 
 
 def _plain_linear(x: Tensor, w: Tensor, *bias: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 
 from ..core import dtype as dt
+from ..core import formats as fm
 from ..core import printing
 from ..core import shape as sh
 from ..core.device import META
@@ -91,7 +92,16 @@ PROPERTIES = {
     "is_quantized":  (lambda x: False, None),
     "is_mps":        (lambda x: False, None),
     "is_nested":     (lambda x: False, None),
-    "names":         (lambda x: (None,) * x.sig.rank, None),
+    "is_sparse_csr": (lambda x: False, None),
+    "is_xpu":        (lambda x: False, None),
+    "is_xla":        (lambda x: False, None),
+    "is_ipu":        (lambda x: False, None),
+    "is_maia":       (lambda x: False, None),
+    "is_mkldnn":     (lambda x: False, None),
+    "is_vulkan":     (lambda x: False, None),
+    "is_mtia":       (lambda x: False, None),
+    "layout":        (lambda x: fm.strided, None),
+    "grad_dtype":    (lambda x: x.sig.dtype, None),
     "name":          (lambda x: None, None),
 }
 
@@ -231,7 +241,8 @@ def show(x: Tensor, *, tensor_contents=None) -> str:
         array, x.sig.dtype.name, options=Printing.options,
         default_dtype_name=dt.default_float().name, shape=tuple(x.sig.shape),
         device="meta" if on_meta else None, requires_grad=x.node is LEAF,
-        grad_fn_name=node.name() if node is not None else None, is_parameter=parameter)
+        grad_fn_name=node.name() if node is not None else None, is_parameter=parameter,
+        prefix="tensor(" if kind is Tensor or parameter else f"{kind.__name__}(")
 
 
 def format_one(x: Tensor, spec: str) -> str:
@@ -247,7 +258,29 @@ def element_number(kind):
     return convert_to
 
 
+def dim_order(x: Tensor, *, ambiguity_check=False) -> tuple[int, ...]:
+    """The dimensions from the slowest in memory to the fastest."""
+    return tuple(sorted(range(x.sig.rank), key=lambda d: -x.sig.strides[d]))
+
+
+def reversed_first(x: Tensor):
+    """The tensor with its first dimension in reverse."""
+    return x if x.sig.rank == 0 else x.flip(0)
+
+
+def no_deletion(x: Tensor, index):
+    raise TypeError("Tensor does not support deleting items")
+
+
+def positive(x: Tensor) -> Tensor:
+    if x.sig.dtype is dt.bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return x
+
+
 METHODS = {
+    "dim_order": dim_order, "__reversed__": reversed_first, "__delitem__": no_deletion,
+    "__pos__": positive, "const_data_ptr": lambda x: x.ptr, "is_nonzero": truth,
     "size": size, "stride": stride, "dim": lambda x: x.sig.rank, "ndimension": lambda x: x.sig.rank,
     "numel": lambda x: x.sig.numel, "nelement": lambda x: x.sig.numel,
     "element_size": lambda x: x.sig.dtype.itemsize, "data_ptr": lambda x: x.ptr,

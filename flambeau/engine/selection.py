@@ -120,7 +120,7 @@ def write(x: Tensor, chosen: Selection, value: Tensor, combine: str | None) -> N
                 program.last)
 
 
-# -- recorded -----------------------------------------------------------------------------------------
+# -- recorded -------------------------------------------------------------------------------------
 
 
 def taken(x: Tensor, chosen: Selection, label: str) -> Tensor:
@@ -184,5 +184,7 @@ def scatter_sum(places: Tensor, values: Tensor, size: int) -> Tensor:
 
 
 engine.scatter_sum = scatter_sum
+engine.tracked = lambda *inputs: modes.grad and any(
+    isinstance(x, Tensor) and x.node is not None for x in inputs)
 engine.along, engine.rows = along, rows
 engine.taken, engine.put, engine.put_ = taken, put, put_

@@ -223,7 +223,7 @@ def logspace_values(start, end, steps: int, kind: dt.dtype, base) -> np.ndarray:
     """The bounds are rounded to the dtype, all else is computed in double precision."""
     wide = np.complex128 if kind.kind == "c" else np.float64
     carrier = np.float32 if kind is dt.bfloat16 else kind.numpy.type
-    first, last = (wide(bound if kind.kind in "iu" else carrier(bound)) for bound in (start, end))
+    first, last = (wide(carrier(bound)) for bound in (start, end))
     step = (last - first) / max(steps - 1, 1)
     at = np.arange(steps)
     low, high = fused(step, at, first), fused(-step, steps - 1 - at, last)

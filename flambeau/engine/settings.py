@@ -8,8 +8,10 @@ import warnings
 from ..core import device as places
 from ..core import dtype as dt
 from ..core import printing
+from ..core import shape as sh
 from . import create, protocol
-from .tensor import Tensor
+from .modes import modes
+from .tensor import Size, Tensor
 
 # -- questions ----------------------------------------------------------------------------------------
 
@@ -107,6 +109,16 @@ def promote_types(type1, type2) -> dt.dtype:
 def can_cast(from_, to) -> bool:
     """Whether a result of one dtype may be written into a tensor of another."""
     return dt.can_cast(create.as_dtype("can_cast", from_), create.as_dtype("can_cast", to))
+
+
+def broadcast_shapes(*shapes) -> Size:
+    """The shape that tensors of these shapes broadcast to."""
+    plain = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    for shape in plain:
+        if any(n < 0 for n in shape):
+            raise RuntimeError(f"Trying to create tensor with negative dimension ({min(shape)}): "
+                               f"({min(shape)})")
+    return Size(sh.broadcast("broadcast_shapes", *plain))
 
 
 # -- defaults -------------------------------------------------------------------------------------------
@@ -267,3 +279,27 @@ def set_warn_always(b: bool) -> None:
 def is_warn_always_enabled() -> bool:
     """Whether warnings that show once are shown always."""
     return Settings.warn_always
+
+
+# -- anomalies ----------------------------------------------------------------------------------------
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether each step remembers the call that recorded it."""
+    return modes.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether gradients are searched for nan."""
+    return modes.anomaly_check_nan
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """Anomaly detection on or off."""
+    modes.anomaly, modes.anomaly_check_nan = mode, check_nan
+
+
+class OutOfMemoryError(RuntimeError):
+    """An accelerator has no memory left."""
+
+    __module__ = "torch"

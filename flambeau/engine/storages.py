@@ -411,6 +411,9 @@ METHODS = {f.__name__: f for f in (
     map2_, share_memory_, is_shared, pin_memory)}
 METHODS["is_same_size"] = lambda self, other: self.sig.shape == other.sig.shape
 METHODS["_typed_storage"] = storage
+METHODS["resize"] = lambda self, *sizes: self.clone().resize_(*sizes)
+METHODS["resize_as"] = lambda self, other: self.clone().resize_as_(other)
+METHODS["module_load"] = lambda self, other, assign=False: other.detach()
 
 
 def install() -> None:

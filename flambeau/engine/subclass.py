@@ -71,6 +71,12 @@ def _insert(found: list, value) -> None:
     found.insert(place, value)
 
 
+def function_of(op):
+    """The public function that stands for an op, or the method of that name."""
+    found = functions.get(op) or getattr(op, "run", None)
+    return found or getattr(Tensor, op.name, None) or getattr(Tensor, f"__{op.name}__")
+
+
 def ask(op, args, kwargs):
     """(result,) if an argument answers this call, else None."""
     taking_part = overloaded(args)
@@ -79,7 +85,18 @@ def ask(op, args, kwargs):
             _insert(taking_part, each)
     if not taking_part:
         return None
-    return (dispatch(functions.get(op, op.run), taking_part, args, kwargs, op.name),)
+    return (dispatch(function_of(op), taking_part, *_as_given(op, args, kwargs), op.name),)
+
+
+def _as_given(op, args, kwargs):
+    """Arguments without the defaults that a front has filled in."""
+    names, defaults = getattr(op, "names", ()), getattr(op, "defaults", {})
+    args = list(args)
+    while len(args) > 1 and len(args) <= len(names) and names[len(args) - 1] in defaults and (
+            args[-1] is defaults[names[len(args) - 1]]):
+        args.pop()
+    return args, {k: v for k, v in (kwargs or {}).items()
+                  if v is not None and (k not in defaults or v is not defaults[k])}
 
 
 def dispatch(func, taking_part: list, args, kwargs, name: str):

@@ -52,8 +52,8 @@ class Size(tuple):
 class Signature:
     """Everything about a tensor that can change what code runs."""
 
-    __slots__ = ("contiguous", "device", "dtype", "nbytes", "numel", "pop", "rank", "shape",
-                 "strides", "tag")
+    __slots__ = ("contiguous", "device", "dtype", "free", "kin", "nbytes", "numel", "pop", "rank",
+                 "shape", "strides", "tag")
 
     dtype: dt.dtype
     device: device
@@ -63,6 +63,8 @@ class Signature:
     rank: int
     contiguous: bool
     tag: object  # None, or whose business this tensor is: a trace, a subclass
+    free: list | None  # the free list its memory comes from
+    kin: object  # the same for all shapes one kernel serves: contiguous, or one element repeated
 
     def __repr__(self) -> str:
         return f"{self.dtype.name}{list(self.shape)}{'' if self.contiguous else list(self.strides)}"
@@ -101,13 +103,27 @@ def signature(dtype: dt.dtype, shape, strides=None, where: device = CPU, tag=Non
     made.rank, made.numel = len(key[1]), prod(key[1])
     made.nbytes = made.numel * dtype.itemsize
     made.contiguous = sh.is_contiguous(key[1], actual)
-    made.pop = pool_of(made.nbytes).pop if where is CPU else nowhere
+    made.free = pool_of(made.nbytes) if where is CPU else None
+    made.pop = made.free.pop if where is CPU else nowhere
+    made.kin = _kin_of(made)
     if len(_interned) > MAX_SIGNATURES:
         _interned.clear()
         for forget in forget_plans:
             forget()
     _interned[key] = made
     return made
+
+
+_kins: dict[tuple, object] = {}
+
+
+def _kin_of(sig: Signature):
+    """What a plain tensor has in common with others of its dtype, whatever their shapes; or None."""
+    repeated = not any(sig.strides)
+    if sig.device is not CPU or sig.tag is not None or sig.numel == 0 or not (
+            sig.contiguous or repeated):
+        return None
+    return _kins.setdefault((sig.dtype, sig.contiguous, sig.rank == 0), object())
 
 
 class Tensor:

@@ -23,7 +23,6 @@ from .pointwise import backward_name
 from .storage import allocate
 from .tensor import LEAF, Signature, Tensor, base_of, make, new, offset_of, signature
 
-
 MISSING = object()
 
 
@@ -33,7 +32,8 @@ def view_front(op: View):
     if not op.differentiable:
         return plain_front(op)
 
-    def front(x, *args, **kwargs):
+    def front(input, *args, **kwargs):
+        x = input
         try:
             sig, move, back = plans[x.sig, args]
         except (KeyError, AttributeError, TypeError):
@@ -375,8 +375,8 @@ def as_strided(x: Tensor, size: tuple, stride: tuple, storage_offset=None) -> Te
 
 def check_strided(x: Tensor, size: tuple, stride: tuple, offset: int) -> None:
     if len(size) != len(stride):
-        raise RuntimeError(f"as_strided: mismatch in length of strides and shape; {len(size)} sizes "
-                           f"and {len(stride)} strides")
+        raise RuntimeError(f"as_strided: mismatch in length of strides and shape; {len(size)} "
+                           f"sizes and {len(stride)} strides")
     if any(s < 0 for s in stride) or any(n < 0 for n in size):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got "
                            f"strides: {list(stride)} and sizes: {list(size)}")
@@ -385,9 +385,10 @@ def check_strided(x: Tensor, size: tuple, stride: tuple, offset: int) -> None:
     last = 0 if 0 in size else offset + 1 + sum(
         (n - 1) * s for n, s in zip(size, stride, strict=True))
     if x.sig.device is not META and last * x.sig.dtype.itemsize > x.mem.nbytes:
-        raise RuntimeError(f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset "
-                           f"{offset}, requiring a storage size of {last * x.sig.dtype.itemsize} are "
-                           f"out of bounds for storage of size {x.mem.nbytes}")
+        raise RuntimeError(f"setStorage: sizes {list(size)}, strides {list(stride)}, storage "
+                           f"offset {offset}, requiring a storage size of "
+                           f"{last * x.sig.dtype.itemsize} are out of bounds for storage of size "
+                           f"{x.mem.nbytes}")
 
 
 def _unstrided(g: Tensor, kind: Signature, sig: Signature, move: int) -> Tensor:
@@ -409,7 +410,7 @@ def _unstrided(g: Tensor, kind: Signature, sig: Signature, move: int) -> Tensor:
     return engine.clone(back)
 
 
-# -- several views at once --------------------------------------------------------------------------
+# -- several views at once ------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)

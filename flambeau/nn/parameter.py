@@ -4,6 +4,7 @@ from collections import OrderedDict
 
 import flambeau
 from flambeau import Tensor
+from flambeau.overrides import disabled_torch_function
 
 __all__ = [
     "Parameter",
@@ -30,6 +31,8 @@ class ParameterType(type(Tensor)):  # type: ignore[misc]
 
 class Parameter(Tensor, metaclass=ParameterType):
     """A tensor that is learned: assigned to a module, it joins the module's parameters."""
+
+    __torch_function__ = disabled_torch_function
 
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
@@ -61,6 +64,8 @@ class Parameter(Tensor, metaclass=ParameterType):
 
 class Buffer(Tensor):
     """A tensor that a module owns without learning it, such as a running mean."""
+
+    __torch_function__ = disabled_torch_function
 
     def __new__(cls, data=None, *, persistent=True):
         if data is None:

@@ -21,7 +21,7 @@ def _floats(name: str):
     return accepts(f"{name}_cpu", "f")
 
 
-# -- rectifiers --------------------------------------------------------------------------------------
+# -- rectifiers --------------------------------------------------------------------------------
 
 
 def _no_booleans(name: str, words: str):
@@ -67,8 +67,9 @@ def prelu(input, weight):
             raise RuntimeError("Not allow zero-dim input tensor.")
         channels = input.shape[1] if input.ndim > 1 else 1
         if channels != weight.numel():
-            raise RuntimeError("Mismatch of parameter numbers and input channel size. Found parameter "
-                               f"numbers = {weight.numel()} and channel size = {channels}.")
+            raise RuntimeError("Mismatch of parameter numbers and input channel size. Found "
+                               f"parameter numbers = {weight.numel()} and channel size = "
+                               f"{channels}.")
     if weight.ndim > 1:
         raise RuntimeError("prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
                            f"{weight.ndim}")
@@ -148,7 +149,7 @@ def relu6(g, x):
     return where((x > 0) & (x < 6), g, e.const(0, g.dtype))
 
 
-# -- smooth ones --------------------------------------------------------------------------------------
+# -- smooth ones -------------------------------------------------------------------------------
 
 
 @pointwise(FLOAT)
@@ -246,7 +247,7 @@ def gated(x, y):
     return x * sigmoid(y)
 
 
-# -- piecewise ones -----------------------------------------------------------------------------------
+# -- piecewise ones ----------------------------------------------------------------------------
 
 
 @pointwise(SAME, where=FUNCTIONAL, check=_floats("hardsigmoid"))

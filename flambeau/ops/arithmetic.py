@@ -23,22 +23,22 @@ def _check_alpha(operands, attributes) -> None:
             raise RuntimeError("Boolean alpha only supported for Boolean results.")
     elif isinstance(alpha, complex):
         if "c" not in kinds:
-            raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex "
-                               "number.")
+            raise RuntimeError("For non-complex input tensors, argument alpha must not be a "
+                               "complex number.")
     elif not kinds & set("fc"):
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point "
-                           "number.")
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
+                           "point number.")
 
 
 def _check_sub(operands, attributes) -> None:
     booleans = [o for o in operands if is_signature(o) and o.dtype is dt.bool_]
     if len(booleans) == 2:
-        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. Use "
-                           "the `^` or `logical_xor()` operator instead.")
+        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. "
+                           "Use the `^` or `logical_xor()` operator instead.")
     if booleans:
-        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported. If you "
-                           "are trying to invert a mask, use the `~` or `logical_not()` operator "
-                           "instead.")
+        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported. If "
+                           "you are trying to invert a mask, use the `~` or `logical_not()` "
+                           "operator instead.")
     _check_alpha(operands, attributes)
 
 
@@ -78,8 +78,9 @@ def mul(g, x, y):
 
 def _negatable(operands, attributes) -> None:
     if operands[0].dtype is dt.bool_:
-        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are "
-                           "trying to invert a mask, use the `~` or `logical_not()` operator instead.")
+        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you "
+                           "are trying to invert a mask, use the `~` or `logical_not()` operator "
+                           "instead.")
 
 
 @pointwise(SAME, check=_negatable)
@@ -163,8 +164,8 @@ def addcdiv(x, tensor1, tensor2, *, value=1):
 def _same_dtypes(operands, attributes) -> None:
     for name, o in zip(("end", "weight"), operands[1:], strict=True):
         if is_signature(o) and o.dtype is not operands[0].dtype:
-            raise RuntimeError(f"expected dtype {_c_name(operands[0].dtype)} for `{name}` but got dtype "
-                               f"{_c_name(o.dtype)}")
+            raise RuntimeError(f"expected dtype {_c_name(operands[0].dtype)} for `{name}` but got "
+                               f"dtype {_c_name(o.dtype)}")
     if operands[0].dtype.kind not in "fc":
         raise no_kernel("lerp_kernel_scalar", operands[0].dtype)
 
@@ -187,156 +188,7 @@ def lerp(g, x, end, weight):
             lambda: g * e.conj(end - x))
 
 
-# -- division ------------------------------------------------------------------------------------
-
-
-@pointwise(FLOAT, backward="DivBackward0")
-def true_divide(x, y):
-    """x / y, in floating point"""
-    return x / y
-
-
-@true_divide.gradient
-def true_divide(g, x, y):
-    return lambda: g / e.conj(y), lambda: -g * e.conj(x / y / y)
-
-
-@pointwise(SAME, method=False, inplace=False, function_form=False, backward="DivBackward1",
-           check=accepts("div_trunc_cpu", "iuf"))
-def truncated_quotient(x, y):
-    """x / y rounded towards zero"""
-    return e.call("truncdiv", x, y) if x.dtype.kind in "iu" else e.call("trunc", x / y)
-
-
-def _floor_of_quotient(x, y):
-    """The whole number below x / y, from the exact remainder."""
-    rest = e.call("fmod", x, y)
-    quotient = (x - rest) / y
-    quotient = where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
-    whole = e.call("floor", quotient)
-    whole = where(quotient - whole > 0.5, whole + 1, whole)
-    zero = e.call("copysign", e.const(0, x.dtype), x / y)
-    return where(y == 0, x / y, where(quotient == 0, zero, whole))
-
-
-@pointwise(SAME, method=False, inplace=False, function_form=False, backward="DivBackward1",
-           check=accepts("div_floor_cpu", "biuf"))
-def floored_quotient(x, y):
-    """x / y rounded down"""
-    if x.dtype.kind == "b":
-        raise no_kernel("div_floor_cpu", x.dtype)
-    if x.dtype.kind == "f":
-        return _floor_of_quotient(x, y)
-    quotient = e.call("truncdiv", x, y)
-    if x.dtype.kind == "u":
-        return quotient
-    below = (e.call("fmod", x, y) != 0) & ((x < 0) != (y < 0))
-    return quotient - e.cast(below, x.dtype)
-
-
-@floored_quotient.gradient
-def floored_quotient(g):
-    return None, None
-
-
-@pointwise(SAME, method=False, inplace=False, function_form=False, backward="RemainderBackward0",
-           check=accepts("remainder_cpu", "biuf"))
-def floored_remainder(x, y):
-    """What x / y rounded down leaves; it has the sign of y"""
-    if x.dtype.kind == "b":
-        raise no_kernel("remainder_cpu", x.dtype)
-    rest = e.call("fmod", x, y)
-    if x.dtype.kind == "u":
-        return rest
-    return where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest)
-
-
-@floored_remainder.gradient
-def floored_remainder(g, x, y):
-    return g, lambda: -g * floored_quotient(x, y)
-
-
-@pointwise(SAME, method=False, inplace=False, function_form=False, backward="FmodBackward0",
-           check=tensors("fmod", "input", then=accepts("fmod_cpu", "biuf")))
-def truncated_remainder(x, y):
-    """What x / y rounded towards zero leaves; it has the sign of x"""
-    if x.dtype.kind == "b":
-        raise no_kernel("fmod_cpu", x.dtype)
-    return e.call("fmod", x, y)
-
-
-@truncated_remainder.gradient
-def truncated_remainder(g, x, y):
-    return g, lambda: -g * truncated_quotient(x, y)
-
-
-def _whole(value) -> bool:
-    """Whether a number or a tensor counts in integers."""
-    if isinstance(value, (bool, int)):
-        return True
-    return hasattr(value, "dtype") and getattr(value.dtype, "kind", "f") in "biu"
-
-
-def _dividing(op, input, other):
-    """Divide; integers refuse a divisor of 0, which has no integer answer."""
-    if _whole(input) and _whole(other):
-        if not hasattr(other, "sig"):
-            zero = other == 0
-        elif other.is_meta:
-            zero = False
-        else:
-            zero = not engine.to_array(other).all() and getattr(input, "nbytes", 1) > 0
-        if zero:
-            raise RuntimeError("ZeroDivisionError")
-    return op(input, other)
-
-
-_QUOTIENTS = {
-    None:    true_divide,
-    "trunc": lambda x, y: _dividing(truncated_quotient, x, y),
-    "floor": lambda x, y: _dividing(floored_quotient, x, y),
-}
-
-
-@composite(inplace=True)
-def div(input, other, *, rounding_mode=None):
-    """input / other, in floating point, or rounded towards zero ('trunc') or down ('floor')"""
-    if rounding_mode not in _QUOTIENTS:
-        raise RuntimeError("div expected rounding_mode to be one of None, 'trunc', or 'floor' but "
-                           f"found '{rounding_mode}'")
-    return _QUOTIENTS[rounding_mode](input, other)
-
-
-@composite(inplace=True)
-def floor_divide(input, other):
-    """input / other rounded down"""
-    return _dividing(floored_quotient, input, other)
-
-
-@composite(inplace=True)
-def remainder(input, other):
-    """What division rounded down leaves; it has the divisor's sign."""
-    return _dividing(floored_remainder, input, other)
-
-
-@composite(inplace=True)
-def fmod(input, other):
-    """What division rounded towards zero leaves; it has the dividend's sign."""
-    return _dividing(truncated_remainder, input, other)
-
-
-@pointwise(FLOAT)
-def reciprocal(x):
-    """1 / x"""
-    return 1 / x
-
-
-@reciprocal.gradient
-def reciprocal(g, out):
-    return -g * e.conj(out * out)
-
-
-# -- powers --------------------------------------------------------------------------------------
+# -- powers ------------------------------------------------------------------------------------
 
 
 class _Exponents:
@@ -439,8 +291,8 @@ def float_power_in_place(input, exponent):
     """In-place form of `float_power`; the tensor must be in double precision."""
     wanted = _float_power_dtype(input, exponent)
     if input.dtype is not wanted:
-        raise RuntimeError(f"the base given to float_power_ has dtype {spoken(input.dtype)} but the "
-                           f"operation's result requires dtype {spoken(wanted)}")
+        raise RuntimeError(f"the base given to float_power_ has dtype {spoken(input.dtype)} but "
+                           f"the operation's result requires dtype {spoken(wanted)}")
     return engine.overwrite(input, "float_power_", float_power, (exponent,), {})
 
 
@@ -483,7 +335,7 @@ def hypot(g, x, y, out):
     return lambda: g * (x / out), lambda: g * (y / out)
 
 
-# -- exponentials that other files build on --------------------------------------------------------
+# -- exponentials that other files build on ----------------------------------------------------
 
 
 @pointwise(FLOAT)

@@ -1,4 +1,4 @@
-"""Orthogonal polynomials and Bessel's functions: what torch.special names and nobody differentiates."""
+"""Bessel's functions and orthogonal polynomials: functions that have no derivative here."""
 
 from __future__ import annotations
 

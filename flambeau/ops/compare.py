@@ -8,7 +8,7 @@ from ..core.expr import where as choose
 from .declare import BOOL, FLOAT, SAME, composite, engine, pointwise, registry
 from .refusal import accepts, is_signature, no_kernel, not_complex, spoken, tensors
 
-# -- comparisons -----------------------------------------------------------------------------------
+# -- comparisons -------------------------------------------------------------------------------
 
 
 @pointwise(BOOL, check=tensors("eq", "input"))
@@ -57,7 +57,7 @@ def ge(x, y):
     return x >= y
 
 
-# -- tests -----------------------------------------------------------------------------------------
+# -- tests -------------------------------------------------------------------------------------
 
 
 def _any_part(test, x):
@@ -146,7 +146,7 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return near(input, other, rtol=float(rtol), atol=float(atol), equal_nan=bool(equal_nan))
 
 
-# -- logic -----------------------------------------------------------------------------------------
+# -- logic -------------------------------------------------------------------------------------
 
 
 @pointwise(BOOL)
@@ -173,7 +173,7 @@ def logical_xor(x, y):
     return (x != 0) != (y != 0)
 
 
-# -- the larger and the smaller ----------------------------------------------------------------------
+# -- the larger and the smaller ----------------------------------------------------------------
 
 
 def _pair(name: str):
@@ -232,7 +232,7 @@ def fmin(g, x, y):
     return lambda: choose(first, g, zero), lambda: choose(first, zero, g)
 
 
-# -- limits ------------------------------------------------------------------------------------------
+# -- limits ------------------------------------------------------------------------------------
 
 
 def _clampable(operands, attributes) -> None:
@@ -291,7 +291,7 @@ def clamp(input, min=None, max=None):
     return clamp_max(input, max) if min is None else clamp_between(input, min, max)
 
 
-# -- choices -------------------------------------------------------------------------------------------
+# -- choices -----------------------------------------------------------------------------------
 
 
 def _check_condition(operands, attributes) -> None:
@@ -346,7 +346,7 @@ def heaviside(g):
     raise RuntimeError("derivative for heaviside is not implemented")
 
 
-# -- signs and neighbours ------------------------------------------------------------------------------
+# -- signs and neighbours ----------------------------------------------------------------------
 
 
 @pointwise(FLOAT, check=tensors("copysign", "input", then=not_complex(
@@ -362,7 +362,8 @@ def copysign(g, x, out):
     return choose(x == 0, zero, choose((x < 0) == (out < 0), g, -g)), None
 
 
-@pointwise(SAME, check=tensors("nextafter", "input", "other", then=accepts("nextafter_cpu", "biuf")))
+@pointwise(SAME, check=tensors("nextafter", "input", "other",
+                               then=accepts("nextafter_cpu", "biuf")))
 def nextafter(x, y):
     """The next number after x towards y."""
     if x.dtype.kind != "f":

@@ -12,7 +12,7 @@ from .declare import FLOAT, REAL, SAME, composite, engine, pointwise, view
 from .refusal import spoken, tensors
 from .trigonometry import cos, sin
 
-# -- parts -------------------------------------------------------------------------------------------
+# -- parts -------------------------------------------------------------------------------------
 
 
 def _itself(x):
@@ -64,8 +64,8 @@ def view_as_real(g):
 @view(method=False)
 def view_as_complex(x):
     """Pairs of floats as complex elements; a view"""
-    if x.dtype.kind != "f" or x.dtype is dt.bfloat16:
-        raise RuntimeError("view_as_complex is only supported for half, float and double tensors, but "
+    if x.dtype not in (dt.float32, dt.float64):
+        raise RuntimeError("view_as_complex is only supported for float and double tensors, but "
                            f"got a tensor of scalar type: {spoken(x.dtype)}")
     if not x.rank:
         raise RuntimeError("Input tensor must have one or more dimensions")
@@ -83,7 +83,7 @@ def view_as_complex(g):
     return view_as_real(g)
 
 
-# -- numbers --------------------------------------------------------------------------------------------
+# -- numbers -----------------------------------------------------------------------------------
 
 
 @pointwise(SAME)

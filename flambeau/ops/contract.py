@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import string
 
+from ..core import dtype as dt
 from ..core import shape as sh
-from .declare import composite
+from .declare import composite, engine
 from .product import bmm, mm
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
@@ -38,6 +39,11 @@ def tensordot(a, b, dims=2):
     return mm(left, right).reshape(shape)
 
 
+def summed(x, dims, keepdim: bool = False):
+    """A sum that keeps the dtype, as products do."""
+    return engine.cast(x.sum(dims, keepdim), x.dtype)
+
+
 def _count(x, dims) -> int:
     total = 1
     for d in dims:
@@ -51,9 +57,9 @@ def _ones_summed(a, over_a, b, over_b):
         if a.shape[i] == b.shape[j]:
             continue
         if b.shape[j] == 1:
-            a = a.sum(i, True)
+            a = summed(a, i, True)
         elif a.shape[i] == 1:
-            b = b.sum(j, True)
+            b = summed(b, j, True)
         else:
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} "
@@ -247,6 +253,8 @@ def _pair(x, in_x, y, in_y, later):
         return t.permute(tuple(order)).reshape(tuple(shape))
 
     x, y = _inner_ones(x, in_x, y, in_y, inner)
+    joined = dt.promote(x.dtype, y.dtype)  # sums of integers are wider
+    x, y = engine.cast(x, joined), engine.cast(y, joined)
     product = bmm(arranged(x, in_x, batch, left, inner), arranged(y, in_y, batch, inner, right))
     names = [*batch, *left, *right]
     return product.reshape(tuple(size[n] for n in names)), names

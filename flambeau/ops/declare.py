@@ -125,7 +125,6 @@ class Pointwise(Op):
     def __init__(self, function, name=None, *, promote=True, bake=(), check=None, **options):
         super().__init__(function, name, **{"inplace": True, **options})
         self.operands, self.attributes, _ = parameters_of(function)
-        self.layouts: dict = {}  # kernels by dtypes, for shapes not met yet
         self.promoted = tuple(range(len(self.operands))) if promote is True else tuple(promote)
         self.baked, self.baked_values = frozenset(), bake
         if isinstance(bake, (tuple, list)):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.errors import LinAlgError
-from .declare import composite, engine, library, registry
-from .product import conjugate, matmul, mH, require_matrix, require_square
+from .declare import T, composite, engine, library, registry
+from .product import matmul, mH, require_matrix, require_square
 from .refusal import spoken
 
 
@@ -108,14 +108,14 @@ def cholesky_solve(input, input2, upper=False):
     require_matrix("cholesky_solve", input)
     if input2.shape[-1] != input.shape[-2]:
         raise RuntimeError("cholesky_solve: Incompatible matrix sizes for cholesky_solve: each A "
-                           f"matrix is {input2.shape[-1]} by {input2.shape[-1]} but each b matrix is "
-                           f"{input.shape[-2]} by {input.shape[-1]}")
+                           f"matrix is {input2.shape[-1]} by {input2.shape[-1]} but each b matrix "
+                           f"is {input.shape[-2]} by {input.shape[-1]}")
     require_floating("cholesky_solve", input)
     first, second = (mH(input2), input2) if upper else (input2, mH(input2))
     return solve_triangular(second, solve_triangular(first, input, upper=False), upper=True)
 
 
-# -- triangular solutions ----------------------------------------------------------------------------
+# -- triangular solutions --------------------------------------------------------------------------
 
 
 @library(where="linalg")
@@ -173,7 +173,7 @@ def triangular_solve(input, A, upper=True, transpose=False, unitriangular=False)
     return engine.named(registry["triangular_solve"], (found, cloned))
 
 
-# -- LU ----------------------------------------------------------------------------------------------
+# -- LU --------------------------------------------------------------------------------------------
 
 
 @library(where="linalg")
@@ -307,7 +307,7 @@ def solved_by_lu(self, LU_data, LU_pivots):
     return lu_solve(LU_data, LU_pivots, self)
 
 
-# -- LDL, of which no derivative is known to torch ---------------------------------------------------
+# -- LDL, of which no derivative is known to torch -------------------------------------------------
 
 
 @library(where="linalg")

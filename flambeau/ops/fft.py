@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import dtype as dt
 from ..core import shape as sh
-from .declare import composite, engine, library, registry
+from .declare import T, composite, engine, library, registry
 from .product import conjugate
 
 #: how a transform is scaled, by torch's norm, forwards and backwards: not, by 1/sqrt(n), by 1/n

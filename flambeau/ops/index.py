@@ -16,8 +16,9 @@ def _check_index(name: str, index, allowed=_WHOLE) -> None:
     if not hasattr(index, "sig"):
         raise TypeError(f"{name}(): argument 'index' must be Tensor, not {type(index).__name__}")
     if index.sig.dtype not in allowed:
-        raise RuntimeError(f"{name}(): Expected dtype {'/'.join(d.name for d in reversed(allowed))} "
-                           f"for index, got {index.sig.dtype}")
+        raise RuntimeError(f"{name}(): Expected dtype "
+                           f"{'/'.join(d.name for d in reversed(allowed))} for index, got "
+                           f"{index.sig.dtype}")
 
 
 def _within(name: str, index, n: int, error=IndexError, d: int = 0, low: int = 0) -> None:
@@ -49,12 +50,12 @@ def _along(name: str, x, dim, index, src=None, wrap=False):
     if src is not None and hasattr(src, "sig"):
         limits.append(("src", tuple(_raised(src).sig.shape), None))
         if len(limits[1][1]) != len(wanted):
-            raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as src "
-                               "tensor")
+            raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as "
+                               "src tensor")
     for called, limit, exempt in limits:
         if any(a > b for k, (a, b) in enumerate(zip(wanted, limit, strict=True)) if k != exempt):
-            raise RuntimeError(f"{name}(): Expected index {list(wanted)} to be no larger than {called} "
-                               f"{list(limit)}" + ("" if exempt is None else
+            raise RuntimeError(f"{name}(): Expected index {list(wanted)} to be no larger than "
+                               f"{called} {list(limit)}" + ("" if exempt is None else
                                                    f" apart from dimension {exempt}"))
     _within(name, index, shape[d], RuntimeError, d, -shape[d] if wrap else 0)
     return engine.along(_raised(index), d, wrap), d
@@ -75,8 +76,8 @@ def take_along_dim(x, indices, dim=None):
     if dim is None:
         x, indices, dim = reshape(x, (-1,)), reshape(indices, (-1,)), 0
     if x.sig.rank != indices.sig.rank:
-        raise RuntimeError("torch.take_along_dim(): input and indices should have the same number of "
-                           f"dimensions, but got {x.sig.rank} dimensions for input, and "
+        raise RuntimeError("torch.take_along_dim(): input and indices should have the same number "
+                           f"of dimensions, but got {x.sig.rank} dimensions for input, and "
                            f"{indices.sig.rank} dimensions for indices")
     d = sh.wrap_dim(dim, x.sig.rank, "take_along_dim")
 
@@ -127,15 +128,16 @@ def _scatter_add(name: str, x, dim, index, src):
     return chosen, _source(x, index, src, name), "add"
 
 
-# -- along one dimension, a vector of places --------------------------------------------------------
+# -- along one dimension, a vector of places ------------------------------------------------------
 
 
 def _rows(name: str, x, dim, index, source=None, error=IndexError, low=0):
     """(selection, dimension) of the index_ family."""
     d = sh.wrap_dim(dim, x.sig.rank, name)
     if index.sig.rank > 1:
-        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {index.sig.rank} "
-                         f"with type: {index.sig.dtype} and size: {list(index.sig.shape)}")
+        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: "
+                         f"{index.sig.rank} with type: {index.sig.dtype} and size: "
+                         f"{list(index.sig.shape)}")
     shape = tuple(_raised(x).sig.shape)
     _within(name, index, shape[d], error, d, low)
     if low:
@@ -194,9 +196,9 @@ def _index_copy(name: str, x, dim, index, source):
         raise IndexError(f"{name}(): When source is scalar, index should have one element (got "
                          f"{index.sig.numel})")
     if source.sig.rank and x.sig.rank and source.sig.rank != x.sig.rank:
-        raise IndexError(f"{name}(): When source and destination are not scalars, their dimensionality "
-                         f"must match. Source dimensionality ({source.sig.rank}), destination "
-                         f"dimensionality ({x.sig.rank})")
+        raise IndexError(f"{name}(): When source and destination are not scalars, their "
+                         f"dimensionality must match. Source dimensionality ({source.sig.rank}), "
+                         f"destination dimensionality ({x.sig.rank})")
     if index.sig.dtype is not dt.int64:
         raise IndexError(f"{name}(): Expected a long tensor for index, but got {index.sig.dtype}")
     _same_dtype(name, x, source, RuntimeError)
@@ -214,8 +216,8 @@ def _index_fill(name: str, x, dim, index, value):
         raise IndexError(f"{name}(): Expected dtype int64 for index.")
     if hasattr(value, "sig"):
         if value.sig.rank:
-            raise RuntimeError(f"{name}(): only supports a 0-dimensional value tensor, but got tensor "
-                               f"with {value.sig.rank} dimension(s).")
+            raise RuntimeError(f"{name}(): only supports a 0-dimensional value tensor, but got "
+                               f"tensor with {value.sig.rank} dimension(s).")
         value = engine.cast(value, x.sig.dtype)
     else:
         if isinstance(value, complex) and x.sig.dtype.kind != "c":
@@ -255,7 +257,7 @@ def index_fill_(x, dim, index, value):
     return x
 
 
-# -- any elements -----------------------------------------------------------------------------------
+# -- any elements ---------------------------------------------------------------------------------
 
 
 @composite
@@ -291,9 +293,9 @@ def put_(x, index, source, accumulate=False):
         raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got self."
                            f"dtype = {x.sig.dtype} and source.dtype = {source.sig.dtype}")
     if index.sig.numel != source.sig.numel:
-        raise RuntimeError(f"put_(): Expected source and index to have the same number of elements, "
-                           f"but got source.numel() = {source.sig.numel}, index.numel() = "
-                           f"{index.sig.numel}")
+        raise RuntimeError("put_(): Expected source and index to have the same number of "
+                           f"elements, but got source.numel() = {source.sig.numel}, index.numel() "
+                           f"= {index.sig.numel}")
     if x.sig.numel == 0 and index.sig.numel:
         raise IndexError("put_(): tried to put elements into an empty tensor")
     places = engine.index_selection
@@ -327,12 +329,13 @@ def index_put_(x, indices, values, accumulate=False):
 def _put_args(x, indices, values):
     if values.sig.dtype is not x.sig.dtype:
         raise RuntimeError("Index put requires the source and destination dtypes match, got "
-                           f"{x.sig.dtype} for the destination and {values.sig.dtype} for the source.")
+                           f"{x.sig.dtype} for the destination and {values.sig.dtype} for the "
+                           "source.")
     chosen = engine.index_selection(x, engine.index_tensors(x, indices))
     return chosen, engine.fitting(values, chosen.loops)
 
 
-# -- masks -------------------------------------------------------------------------------------------
+# -- masks ----------------------------------------------------------------------------------------
 
 
 def _check_fill(operands, attributes) -> None:
@@ -341,8 +344,10 @@ def _check_fill(operands, attributes) -> None:
         raise RuntimeError(f"masked_fill only supports boolean masks, but got dtype {mask.dtype}")
     if hasattr(value, "rank"):
         if value.rank:
-            raise RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor "
-                               f"with {value.rank} dimension(s).")
+            raise RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got "
+                               f"tensor with {value.rank} dimension(s).")
+        if value.dtype.kind == "c" != x.dtype.kind:
+            raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
     elif dt.CATEGORY[dt.of_scalar(value).kind] > dt.CATEGORY[x.dtype.kind] and (
             x.dtype.kind != "b" and (x.dtype.kind in "f" or isinstance(value, complex)
                                      or value != value or int(value) != value)):
@@ -391,18 +396,19 @@ def masked_scatter_(x, mask, source):
     chosen = engine.index_selection(x, [mask, *[None] * (x.sig.rank - 1)])
     count = chosen.loops[0]
     if count > source.sig.numel:
-        raise RuntimeError(f"masked_scatter: expected number of elements in source ({source.sig.numel})"
-                           f" to be at least the number of ones in mask ({count})")
+        raise RuntimeError("masked_scatter: expected number of elements in source "
+                           f"({source.sig.numel}) to be at least the number of ones in mask "
+                           f"({count})")
     values = engine.narrow(reshape(source, (-1,)), 0, 0, count)
     engine.put_(x, chosen, values, None, "masked_scatter_", "MaskedScatterBackward0")
     return whole
 
 
-# -- both forms of what only prepares a selection and values ---------------------------------------------
+# -- both forms of what only prepares a selection and values --------------------------------------
 
 
-def _both(name: str, prepare, label: str):
-    """Declare `name` and `name_` from one preparation."""
+def _both(name: str, prepare, label: str, declared: bool = True):
+    """Both forms of a deed, from one preparation; declared as `name` and `name_`."""
     def form(x, *args, **kwargs):
         chosen, value, combine = prepare(name, x, *args, **kwargs)
         out = engine.put(_raised(x), chosen, value, combine, label)
@@ -413,6 +419,8 @@ def _both(name: str, prepare, label: str):
         engine.put_(_raised(x), chosen, value, combine, f"{name}_", label)
         return x
 
+    if not declared:
+        return form, form_
     form.__doc__ = f"A copy of the tensor after `{name}_`."
     form_.__doc__ = _DOCS[name]
     form.__name__, form_.__name__ = name, f"{name}_"
@@ -420,19 +428,17 @@ def _both(name: str, prepare, label: str):
 
 
 _DOCS = {
-    "scatter":     "Write elements along a dimension, where an index says.",
     "scatter_add": "Add elements along a dimension, where an index says.",
     "index_add":   "Add slices along a dimension at the places a vector names.",
     "index_copy":  "Write slices along a dimension at the places a vector names.",
 }
 
-scatter, scatter_ = _both("scatter", _scatter, "ScatterBackward0")
 scatter_add, scatter_add_ = _both("scatter_add", _scatter_add, "ScatterAddBackward0")
 index_add, index_add_ = _both("index_add", _index_add, "IndexAddBackward0")
 index_copy, index_copy_ = _both("index_copy", _index_copy, "IndexCopyBackward0")
 
 
-# -- places ---------------------------------------------------------------------------------------------
+# -- places ---------------------------------------------------------------------------------------
 
 
 @composite

@@ -84,13 +84,13 @@ def meshgrid(*tensors, indexing=None):
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     for x in tensors:
         if x.sig.rank > 1:
-            raise RuntimeError("torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: "
-                               f"{x.sig.rank}D of shape {tuple(x.sig.shape)}")
+            raise RuntimeError("torch.meshgrid: Expected 0D or 1D tensor in the tensor list but "
+                               f"got: {x.sig.rank}D of shape {tuple(x.sig.shape)}")
         if x.sig.dtype is not tensors[0].sig.dtype:
             raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
     if indexing not in (None, "ij", "xy"):
-        raise RuntimeError("torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: "
-                           f"{indexing}")
+        raise RuntimeError("torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but "
+                           f"received: {indexing}")
     swapped = indexing == "xy" and len(tensors) >= 2
     if swapped:
         tensors = (tensors[1], tensors[0], *tensors[2:])

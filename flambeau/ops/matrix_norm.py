@@ -80,8 +80,8 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got "
                            f"{list(dims)}")
     if dims is None and ord is not None and A.dim() not in (1, 2):
-        raise RuntimeError("linalg.norm: If dim is not specified but ord is, the input must be 1D or "
-                           f"2D. Got {A.dim()}D.")
+        raise RuntimeError("linalg.norm: If dim is not specified but ord is, the input must be 1D "
+                           f"or 2D. Got {A.dim()}D.")
     if ord is not None and ((dims is not None and len(dims) == 2)
                             or (dims is None and A.dim() == 2)):
         return matrix_norm(A, ord, dims or (0, 1), keepdim, dtype=dtype)
@@ -115,8 +115,8 @@ def cond(A, p=None):
 def vecdot(x, y, *, dim=-1):
     """Sums of products along one dimension, the first operand conjugated."""
     if x.dtype.kind not in "fc" or y.dtype.kind not in "fc":
-        raise RuntimeError(f"linalg.vecdot: Expected floating point or complex tensors as input. Got "
-                           f"{x.dtype.name} and {y.dtype.name}")
+        raise RuntimeError(f"linalg.vecdot: Expected floating point or complex tensors as input. "
+                           f"Got {x.dtype.name} and {y.dtype.name}")
     return (conjugate(x) * y).sum(dim)
 
 
@@ -192,7 +192,7 @@ def plain_vander(x, N=None, increasing=False):
     return found if increasing else found.flip((-1,))
 
 
-# -- distances between rows ----------------------------------------------------------------------------
+# -- distances between rows ------------------------------------------------------------------------
 
 
 @composite(method=False)
@@ -233,7 +233,7 @@ def plain_pdist(input, p=2.0):
     return pdist(input, p)
 
 
-# -- approximations of low rank --------------------------------------------------------------------------
+# -- approximations of low rank --------------------------------------------------------------------
 
 
 def _basis(A, q: int, niter: int):

@@ -97,10 +97,12 @@ def rot90(x, k=1, dims=(0, 1)):
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {x.sig.rank}")
     a, b = dims
     if a == b or abs(a - b) == x.sig.rank:
-        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}")
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {a} and dim1 = "
+                           f"{b}")
     for d in dims:
         if not -x.sig.rank <= d < x.sig.rank:
-            raise RuntimeError(f"Rotation dim{dims.index(d)} out of range, dim{dims.index(d)} = {d}")
+            raise RuntimeError(f"Rotation dim{dims.index(d)} out of range, dim{dims.index(d)} = "
+                               f"{d}")
     turns = {1: lambda: transpose(flip(x, b), a, b), 2: lambda: flip(x, dims),
              3: lambda: flip(transpose(x, a, b), b), 0: lambda: engine.clone(x)}
     return turns[k % 4]()
@@ -162,13 +164,14 @@ def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
     return x.index_select(d, engine.repeated_places(repeats, output_size))
 
 
-# -- triangles and diagonals ---------------------------------------------------------------------------
+# -- triangles and diagonals ----------------------------------------------------------------------
 
 
 def _matrix_shape(name: str):
     def shape(x, diagonal=0):
         if x.rank < 2:
-            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions, got {x.rank}")
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions, got "
+                               f"{x.rank}")
         return x.shape
     return shape
 
@@ -231,7 +234,7 @@ def trace(x):
     return diagonal(x).sum()
 
 
-# -- with a part replaced ---------------------------------------------------------------------------
+# -- with a part replaced -------------------------------------------------------------------------
 
 
 def _part_replaced(name: str, view: str):
@@ -251,13 +254,13 @@ diagonal_scatter = _part_replaced("diagonal_scatter", "diagonal")
 as_strided_scatter = _part_replaced("as_strided_scatter", "as_strided")
 
 
-# -- pixels and channels -----------------------------------------------------------------------------
+# -- pixels and channels --------------------------------------------------------------------------
 
 
 def _at_least(name: str, x, least: int) -> None:
     if x.sig.rank < least:
-        raise RuntimeError(f"{name} expects input to have at least {least} dimensions, but got input "
-                           f"with {x.sig.rank} dimension(s)")
+        raise RuntimeError(f"{name} expects input to have at least {least} dimensions, but got "
+                           f"input with {x.sig.rank} dimension(s)")
 
 
 @composite(method=False)
@@ -269,9 +272,9 @@ def pixel_shuffle(x, upscale_factor):
     if r <= 0:
         raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
     if c % (r * r):
-        raise RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be divisible by "
-                           f"the square of upscale_factor, but input.size(-3)={c} is not divisible by "
-                           f"{r * r}")
+        raise RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be divisible "
+                           f"by the square of upscale_factor, but input.size(-3)={c} is not "
+                           f"divisible by {r * r}")
     k = len(lead)
     blocks = reshape(x, (*lead, c // (r * r), r, r, h, w))
     order = (*range(k), k, k + 3, k + 1, k + 4, k + 2)
@@ -300,8 +303,8 @@ def channel_shuffle(x, groups):
     """Channels dealt out to groups in turn."""
     _at_least("channel_shuffle", x, 3)
     if groups <= 0:
-        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:"
-                           f"{groups}")
+        raise RuntimeError("Number of groups to divide channels in must be positive. Value of "
+                           f"groups:{groups}")
     if x.sig.shape[1] % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {x.sig.shape[1]} "
                            f"channels and {groups} groups.")

@@ -303,3 +303,22 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     mean = _mean(x, (2,))
     root = registry["rsqrt"](_mean((x - mean) * (x - mean), (2,)) + eps)
     return out, engine.reshape(mean, (N, group)), engine.reshape(root, (N, group))
+
+
+# -- local response norm -------------------------------------------------------------------------------
+
+
+@composite(where="nn.functional")
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """Divide by a power of the mean square over neighbouring channels."""
+    if input.dim() < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
+    if not input.numel():
+        return input
+    squares = input * input
+    edges = [engine.full((input.shape[0], n, *input.shape[2:]), 0, squares.dtype)
+             for n in (size // 2, (size - 1) // 2)]
+    near = engine.cat([edges[0], squares, edges[1]], 1)
+    total = registry["sum"](registry["unfold"](near, 1, size, 1), (-1,))
+    near = total / size if total.dtype.kind == "f" else registry["floor_divide"](total, size)
+    return input / (near * alpha + k) ** beta

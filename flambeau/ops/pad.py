@@ -25,9 +25,9 @@ def _pairs(x, pad, name: str) -> list[tuple[int, int]]:
 def _check_sizes(x, pairs) -> None:
     for d, (a, b) in enumerate(pairs):
         if x.sig.shape[d] + a + b < 0:
-            raise RuntimeError(f"The input size {x.sig.shape[d]}, plus negative padding {a} and {b} "
-                               "resulted in a negative output size, which is invalid. Check dimension "
-                               f"{d} of your input.")
+            raise RuntimeError(f"The input size {x.sig.shape[d]}, plus negative padding {a} and "
+                               f"{b} resulted in a negative output size, which is invalid. Check "
+                               f"dimension {d} of your input.")
 
 
 @composite(method=False, backward="ConstantPadNdBackward0")
@@ -80,7 +80,7 @@ def _reflected(x, at, before, after):
 
 
 def _wrapped(x, pairs):
-    """The tensor continued periodically."""
+    """The tensor, cut where pads are negative, continued periodically."""
     for d, (a, b) in enumerate(pairs):
         n = x.sig.shape[d]
         if a > n or b > n:
@@ -88,11 +88,9 @@ def _wrapped(x, pairs):
         if n + a + b < 0:
             raise RuntimeError("Negative padding value is resulting in an empty dimension")
         body = narrow(x, d, max(-a, 0), n - max(-a, 0) - max(-b, 0))
-        parts = [narrow(x, d, n - a, a)] if a > 0 else []
-        parts.append(body)
-        if b > 0:
-            parts.append(narrow(x, d, 0, b))
-        x = cat(parts, d) if len(parts) > 1 else body
+        left = [narrow(body, d, body.sig.shape[d] - a, a)] if a > 0 else []
+        right = [narrow(body, d, 0, b)] if b > 0 else []
+        x = cat([*left, body, *right], d) if left or right else body
     return x
 
 
@@ -100,19 +98,20 @@ def _check_bordered(mode: str, x, pad, pairs) -> None:
     """torch pads the last one to three of a batch's dimensions this way."""
     rank, count = x.sig.rank, len(pad) // 2
     if not (1 <= count <= 3 and rank in (count + 1, count + 2)):
-        raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported "
-                                  f"for now; given a tensor of {rank} dimensions and {len(pad)} pads")
+        raise NotImplementedError("Only 2D, 3D, 4D, 5D padding with non-constant padding are "
+                                  f"supported for now; given a tensor of {rank} dimensions and "
+                                  f"{len(pad)} pads")
     shape = x.sig.shape
     if any(n == 0 for n in shape[rank - count - 1:]) or (
             x.sig.numel == 0 and rank == count + 1):
         raise RuntimeError(f"{mode} padding: Expected {count + 1}D or {count + 2}D tensor with "
-                           f"possibly 0 batch size and other non-zero dimensions for input, but got: "
-                           f"{list(shape)}")
+                           "possibly 0 batch size and other non-zero dimensions for input, but "
+                           f"got: {list(shape)}")
     for d, (a, b) in enumerate(pairs):
-        if mode == "reflect" and (a >= shape[d] and a > 0 or b >= shape[d] and b > 0):
-            raise RuntimeError(f"Argument #4: Padding size should be less than the corresponding input "
-                               f"dimension, but got: padding ({a}, {b}) at dimension {d} of input "
-                               f"{list(shape)}")
+        if mode == "reflect" and ((a >= shape[d] and a > 0) or (b >= shape[d] and b > 0)):
+            raise RuntimeError("Argument #4: Padding size should be less than the corresponding "
+                               f"input dimension, but got: padding ({a}, {b}) at dimension {d} of "
+                               f"input {list(shape)}")
         if shape[d] + a + b < 1 and (a or b):
             raise RuntimeError(f"input (size {shape[d]}) is too small for padding ({a}, {b}) along "
                                f"dimension {d}")

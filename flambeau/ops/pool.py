@@ -40,7 +40,7 @@ def _pooled(name: str, n: int, input, kernel_size, stride, padding, dilation, ce
             raise RuntimeError(f"{name}: {what} should be greater than zero, but got {list(values)}")
     if any(p < 0 for p in padding):
         raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {list(padding)}")
-    if any(p > sp.extent(k, d) // 2 for p, k, d in zip(padding, kernel, dilation, strict=True)):
+    if any(p > k // 2 for p, k in zip(padding, kernel, strict=True)):
         raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, but got "
                            f"pad={list(padding)}, kernel_size={list(kernel)} and "
                            f"dilation={list(dilation)}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from ..core import dtype as dt
 from ..core import shape as sh
-from .declare import SAME, composite, engine, library, registry
+from .declare import SAME, T, composite, engine, library, registry
+
+HALF = (dt.float16, dt.bfloat16)
 
 
 def product_shape(x, w, name: str = "matmul") -> tuple[int, ...]:
@@ -100,7 +103,7 @@ def linear(input: T, weight: T, bias: T = None):
         raise RuntimeError(f"linear: mat1 and mat2 shapes cannot be multiplied ({_dims(input)} and "
                            f"{'x'.join(map(str, reversed(weight.shape)))}): the input has {inner} "
                            f"features, the weight wants {wanted}")
-    if not input.dtype is weight.dtype or (bias is not None and bias.dtype is not input.dtype):
+    if input.dtype is not weight.dtype or (bias is not None and bias.dtype is not input.dtype):
         raise RuntimeError("linear: mat1 and mat2 must have the same dtype, but got "
                            f"{input.dtype.name} and {weight.dtype.name}")
     return (*input.shape[:-1], *weight.shape[:-1])
@@ -178,8 +181,8 @@ def _combined(name: str, input, product, beta, alpha):
     if product.dtype.kind in "biu":
         beta, alpha = int(beta), int(alpha)
     if tuple(sh.broadcast(name, tuple(input.shape), shape)) != shape:
-        raise RuntimeError(f"{name}: expand: the input of shape {list(input.shape)} does not expand "
-                           f"to the product's shape {list(shape)}")
+        raise RuntimeError(f"{name}: expand: the input of shape {list(input.shape)} does not "
+                           f"expand to the product's shape {list(shape)}")
     if input.dtype is not product.dtype:
         raise RuntimeError(f"{name}: self and mat2 must have the same dtype, but got "
                            f"{input.dtype.name} and {product.dtype.name}")
@@ -188,6 +191,12 @@ def _combined(name: str, input, product, beta, alpha):
     if beta == 0:
         return product
     return (input if beta == 1 else input * beta) + product
+
+
+def _in_float(op, input, *others, **numbers):
+    """Half precision: everything in float32, rounded once at the end."""
+    wide = [engine.cast(x, dt.float32) for x in (input, *others)]
+    return engine.cast(op(*wide, **numbers), input.dtype)
 
 
 def _scaled(g, factor):
@@ -228,6 +237,8 @@ def addr(input: T, vec1: T, vec2: T, *, beta=1, alpha=1):
     for name, vector in (("vec1", vec1), ("vec2", vec2)):
         if vector.dim() != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {vector.dim()}-D")
+    if input.dtype in HALF:
+        return _in_float(addr, input, vec1, vec2, beta=beta, alpha=alpha)
     product = outer(vec1, vec2)
     shape = tuple(product.shape)
     if tuple(sh.broadcast("addr", tuple(input.shape), shape)) != shape:
@@ -268,6 +279,8 @@ def baddbmm(g, input_meta, batch1, batch2, beta, alpha):
 @composite(inplace=True)
 def addbmm(input: T, batch1: T, batch2: T, *, beta=1, alpha=1):
     """beta * input + alpha * the sum of batch1 @ batch2 over the batch"""
+    if input.dtype in HALF:
+        return _in_float(addbmm, input, batch1, batch2, beta=beta, alpha=alpha)
     product = bmm(batch1, batch2).sum(0)
     return _combined("addbmm", input, engine.cast(product, batch1.dtype), beta, alpha)
 

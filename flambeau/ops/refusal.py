@@ -47,8 +47,8 @@ def tensors(name: str, *parameters: str, then=None):
     def check(operands, attributes) -> None:
         for position, (parameter, o) in enumerate(zip(parameters, operands, strict=False)):
             if not is_signature(o):
-                raise TypeError(f"{name}(): argument '{parameter}' (position {position + 1}) must be "
-                                f"Tensor, not {type(o).__name__}")
+                raise TypeError(f"{name}(): argument '{parameter}' (position {position + 1}) must "
+                                f"be Tensor, not {type(o).__name__}")
         if then is not None:
             then(operands, attributes)
     return check

@@ -7,13 +7,14 @@ from ..core import expr as e
 from ..core.expr import where
 from .arithmetic import mul, pow
 from .declare import SAME, composite, pointwise
-from .refusal import accepts, is_signature, no_kernel, not_complex
+from .refusal import accepts, is_signature, no_kernel
 
 
 def _roundable(name: str):
     def check(operands, attributes) -> None:
-        not_complex(f"{name} is not supported for complex inputs", NotImplementedError)(operands, {})
-        accepts(f"{name}_vml_cpu", "iuf")(operands, {})
+        if operands[0].dtype.kind == "c":
+            raise NotImplementedError(f"{name} is not supported for complex inputs")
+        accepts(f"{name}_vml_cpu", "iuf")(operands, attributes)
     return check
 
 
@@ -58,7 +59,7 @@ def frac(x):
     return x - e.call("trunc", x)
 
 
-# -- mantissa and exponent ---------------------------------------------------------------------------
+# -- mantissa and exponent ---------------------------------------------------------------------
 
 #                  integer of its size   bits of the mantissa  exponent of 0.5  scale of subnormals
 _LAYOUTS = {
@@ -73,7 +74,7 @@ def _floating(operands, attributes) -> None:
 
 
 def _split(x):
-    """x = mantissa * 2**exponent with 1/2 <= |mantissa| < 1; 0, infinities and NaN keep exponent 0."""
+    """x = mantissa * 2**exponent with 1/2 <= |mantissa| < 1; what has no exponent keeps 0."""
     whole, width, bias, lift = _LAYOUTS[x.dtype]
     tiny = e.call("abs", x) < dt.finfo(x.dtype).tiny
     scaled = where(tiny, x * 2.0 ** lift, x)

@@ -1,6 +1,7 @@
 """Images and volumes read at points of a grid, and grids made by affine maps.
 
-Everything is put together from ops that have gradients, so these have them too, of any order.
+Sampling is a sum over the taps around each point: an element of the input times a weight along each
+dimension. Its gradient is put together from ops that have gradients, so it has them of any order.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from itertools import product
 
 from ..core import dtype as dt
 from .conv import tensor_argument
-from .declare import composite, engine, registry
-from .pool import gather_planes
+from .declare import T, composite, engine, registry
+from .pool import gather_planes, scatter_planes
+from .reduce import sum
 from .refusal import no_kernel, spoken
 
 FUNCTIONAL = "nn.functional"
@@ -22,99 +24,145 @@ def _where(condition, x, y):
     return registry["where"](condition, x, y)
 
 
-# -- coordinates, along one dimension ------------------------------------------------------------------
+# -- coordinates, along one dimension, each with how fast it moves with the grid's -----------------------
 
 
-def _to_pixels(x, size: int, align: bool):
+def _in_pixels(x, size: int, align: bool):
     """From -1 ... 1 to 0 ... size - 1, or with pixels that have extent."""
-    return (x + 1) * ((size - 1) / 2) if align else ((x + 1) * size - 1) / 2
+    if align:
+        return (x + 1) * ((size - 1) / 2), (size - 1) / 2
+    return ((x + 1) * size - 1) / 2, size / 2
 
 
-def _clipped(x, size: int):
-    """Held inside; what lies at or past the edge no longer moves."""
-    return _where(x <= 0, 0.0, _where(x >= size - 1, float(size - 1), x))
+def _clipped(x, speed, size: int):
+    """Held inside; what lies at or past the edge no longer moves. What is no number is at 0."""
+    last = float(size - 1)
+    moving = (x > 0) & (x < last)
+    return (_where(x > 0, _where(x < last, x, last), 0.0),
+            engine.cast(moving, x.dtype) * speed)
 
 
-def _reflected(x, size: int, align: bool):
+def _reflected(x, speed, size: int, align: bool):
     """Folded back inside at the edges, as often as needed."""
     low, span = (0.0, float(size - 1)) if align else (-0.5, float(size))
     if span == 0:
-        return x * 0
+        return engine.zeros_like(x), 0.0
     away = registry["abs"](x - low)
     flips = registry["floor"](away.detach() / span)
     rest = away - flips * span
-    return _clipped(_where(registry["remainder"](flips, 2) == 0, rest + low, span - rest + low), size)
-
-
-def _finite(x):
-    """What is no place at all is put far outside."""
-    return _where(registry["abs"](x) < 2.0**31, x, -100.0)
+    even = registry["remainder"](flips, 2) == 0
+    forward = even == (x >= low)
+    return _clipped(_where(even, rest + low, span - rest + low),
+                    _where(forward, 1.0, -1.0).to(x.dtype) * speed, size)
 
 
 _PLACED = {
-    "zeros":      lambda x, size, align: x,
-    "border":     lambda x, size, align: _clipped(x, size),
+    "zeros":      lambda x, speed, size, align: (x, speed),
+    "border":     lambda x, speed, size, align: _clipped(x, speed, size),
     "reflection": _reflected,
 }
 
 
-def _placed(x, size: int, align: bool, padding: str):
-    return _finite(_PLACED[padding](x, size, align))
-
-
-# -- taps: (index, weight) pairs along one dimension --------------------------------------------------------
+# -- taps along one dimension: (index, weight, how fast the weight moves) -----------------------------------
 
 
 def _nearest_taps(x, size, align, padding):
-    at = _placed(_to_pixels(x, size, align), size, align, padding)
-    return [(registry["round"](at.detach()), None)]
+    at, _ = _PLACED[padding](*_in_pixels(x, size, align), size, align)
+    return [(registry["round"](at), None, None)]
 
 
 def _linear_taps(x, size, align, padding):
-    at = _placed(_to_pixels(x, size, align), size, align, padding)
+    at, speed = _PLACED[padding](*_in_pixels(x, size, align), size, align)
     low = registry["floor"](at.detach())
     share = at - low
-    return [(low, 1 - share), (low + 1, share)]
+    return [(low, 1 - share, -speed), (low + 1, share, speed)]
 
 
 def _cubic_taps(x, size, align, padding):
-    at = _to_pixels(x, size, align)
+    at, speed = _in_pixels(x, size, align)
     low = registry["floor"](at.detach())
     t, a = at - low, -0.75
-
-    def near(x):
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x):
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
-    return [(registry["round"](_placed(low + k, size, align, padding)), weight)
-            for k, weight in enumerate(weights, -1)]
+    taps = []
+    for k in range(-1, 3):
+        away = k - t if k > 0 else t - k
+        turn = -speed if k > 0 else speed
+        if k in (0, 1):
+            weight = ((a + 2) * away - (a + 3)) * away * away + 1
+            slope = (3 * (a + 2) * away - 2 * (a + 3)) * away
+        else:
+            weight = ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
+            slope = (3 * a * away - 10 * a) * away + 8 * a
+        place, _ = _PLACED[padding](low + k, 1.0, size, align)
+        taps.append((registry["round"](place), weight, slope * turn))
+    return taps
 
 
 _TAPS = {"nearest": _nearest_taps, "bilinear": _linear_taps, "bicubic": _cubic_taps}
 
 
-def _sampled(input, grid, mode: str, padding: str, align: bool):
-    """Sums over the taps around each point; taps outside are zero."""
+def _taps(input, grid, mode: str, padding: str, align: bool):
+    """The taps along each dimension; the grid has its coordinates in the opposite order."""
     sizes = tuple(input.shape[2:])
     n = len(sizes)
-    taps = [_TAPS[mode](grid.select(-1, n - 1 - d), sizes[d], align, padding) for d in range(n)]
+    return [_TAPS[mode](grid.select(-1, n - 1 - d), sizes[d], align, padding) for d in range(n)]
+
+
+def _place(chosen, sizes):
+    """Which element a choice of taps means, and whether it lies inside."""
+    place, inside = None, None
+    for (index, _, _), size in zip(chosen, sizes, strict=True):
+        within = (index >= 0) & (index < size)
+        inside = within if inside is None else inside & within
+        index = engine.cast(_where(within, index, 0.0), dt.int64)
+        place = index if place is None else place * size + index
+    return place.unsqueeze(1), inside
+
+
+def _weight(factors, inside, dtype):
+    """The product of the weights, zero outside; of none, one. What is no number stays so."""
     total = None
-    for chosen in product(*taps):
-        place, weight, inside = None, None, None
-        for (index, share), size in zip(chosen, sizes, strict=True):
-            within = (index >= 0) & (index < size)
-            inside = within if inside is None else inside & within
-            index = engine.cast(registry["clamp"](index, 0, size - 1), dt.int64)
-            place = index if place is None else place * size + index
-            if share is not None:
-                weight = share if weight is None else weight * share
-        weight = engine.cast(inside, input.dtype) if weight is None else _where(inside, weight, 0.0)
-        part = gather_planes(input, place.unsqueeze(1), n) * weight.unsqueeze(1)
+    for factor in factors:
+        total = factor if total is None else total * factor
+    if total is None:
+        return engine.cast(inside, dtype).unsqueeze(1)
+    return _where(inside, total, total * 0).unsqueeze(1)
+
+
+def _sampled(input, grid, mode: str, padding: str, align: bool):
+    """Sums over the taps around each point; taps outside are zero."""
+    sizes, total = tuple(input.shape[2:]), None
+    for chosen in product(*_taps(input, grid, mode, padding, align)):
+        place, inside = _place(chosen, sizes)
+        weight = _weight([w for _, w, _ in chosen if w is not None], inside, input.dtype)
+        part = gather_planes(input, place, len(sizes)) * weight
         total = part if total is None else total + part
     return total
+
+
+def _input_gradient(g, input, grid, mode, padding, align):
+    sizes, total = tuple(input.shape[2:]), None
+    for chosen in product(*_taps(input, grid, mode, padding, align)):
+        place, inside = _place(chosen, sizes)
+        weight = _weight([w for _, w, _ in chosen if w is not None], inside, input.dtype)
+        part = scatter_planes(g * weight, place, sizes)
+        total = part if total is None else total + part
+    return total
+
+
+def _grid_gradient(g, input, grid, mode, padding, align):
+    if mode == "nearest":
+        return engine.zeros_like(grid)
+    sizes = tuple(input.shape[2:])
+    n = len(sizes)
+    moved = [None] * n
+    for chosen in product(*_taps(input, grid, mode, padding, align)):
+        place, inside = _place(chosen, sizes)
+        pull = sum(g * gather_planes(input, place, n), 1)
+        for d in range(n):
+            factors = [slope if k == d else w for k, (_, w, slope) in enumerate(chosen)]
+            part = pull * _weight(factors, inside, input.dtype).squeeze(1)
+            moved[d] = part if moved[d] is None else moved[d] + part
+    return registry["stack"](moved[::-1], -1)
 
 
 # -- the functions -------------------------------------------------------------------------------------------
@@ -154,31 +202,40 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     if padding_mode not in _PADDINGS:
         raise ValueError("nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', "
                          f"or 'reflection', but got: '{padding_mode}'")
-    _check_sampling(input, grid, mode)
-    return _sampled(input, grid, mode, padding_mode, bool(align_corners))
-
-
-def _numbered(input, grid, interpolation_mode, padding_mode, align_corners):
-    return grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode],
-                       align_corners)
+    return grid_sampler(input, grid, _MODES.index(mode), _PADDINGS.index(padding_mode),
+                        bool(align_corners))
 
 
 @composite(method=False)
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     """`grid_sample`, its modes given as numbers."""
-    return _numbered(input, grid, interpolation_mode, padding_mode, align_corners)
+    _check_sampling(input, grid, _MODES[interpolation_mode])
+    sampler = grid_sampler_2d if input.dim() == 4 else grid_sampler_3d
+    return sampler(input, grid, interpolation_mode, padding_mode, align_corners)
 
 
-@composite(method=False)
-def grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners):
+@composite(method=False, backward="GridSampler2DBackward0")
+def grid_sampler_2d(input: T, grid: T, interpolation_mode, padding_mode, align_corners):
     """`grid_sample` of images, its modes given as numbers."""
-    return _numbered(input, grid, interpolation_mode, padding_mode, align_corners)
+    _check_sampling(input, grid, _MODES[interpolation_mode])
+    return _sampled(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
 
 
-@composite(method=False)
-def grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners):
+@composite(method=False, backward="GridSampler3DBackward0")
+def grid_sampler_3d(input: T, grid: T, interpolation_mode, padding_mode, align_corners):
     """`grid_sample` of volumes, its modes given as numbers."""
-    return _numbered(input, grid, interpolation_mode, padding_mode, align_corners)
+    _check_sampling(input, grid, _MODES[interpolation_mode])
+    return _sampled(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
+
+
+def _sampler_gradient(g, input, grid, interpolation_mode, padding_mode, align_corners):
+    how = (_MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
+    return (lambda: _input_gradient(g, input, grid, *how),
+            lambda: _grid_gradient(g, input, grid, *how))
+
+
+grid_sampler_2d.gradient(_sampler_gradient)
+grid_sampler_3d.gradient(_sampler_gradient)
 
 
 # -- affine grids ----------------------------------------------------------------------------------------------
@@ -192,19 +249,29 @@ def _steps(size: int, align: bool) -> list[float]:
     return steps if align else [s * (size - 1) / size for s in steps]
 
 
-@composite(method=False)
-def affine_grid_generator(theta, size, align_corners):
-    """The grid of points that affine maps send the pixels of images of this size to."""
-    batch, sizes = size[0], tuple(size[2:])
-    n = len(sizes)
-    axes = []
+def _pixels(sizes, align: bool, dtype):
+    """(pixels, dimensions + 1): the coordinates of every pixel, and 1."""
+    n, axes = len(sizes), []
     for d in range(n - 1, -1, -1):
-        axis = engine.tensor(_steps(sizes[d], align_corners), theta.dtype)
+        axis = engine.tensor(_steps(sizes[d], align), dtype)
         axes.append(axis.reshape([-1 if k == d else 1 for k in range(n)]).expand(sizes))
-    axes.append(engine.full(sizes, 1, theta.dtype))
-    base = registry["stack"](axes, -1).reshape(1, -1, n + 1)
-    points = registry["matmul"](base, theta.transpose(1, 2))
-    return points.reshape(batch, *sizes, n)
+    axes.append(engine.full(sizes, 1, dtype))
+    return registry["stack"](axes, -1).reshape(-1, n + 1)
+
+
+@composite(method=False)
+def affine_grid_generator(theta: T, size, align_corners):
+    """The grid of points that affine maps send the pixels of images of this size to."""
+    sizes = tuple(size[2:])
+    points = registry["matmul"](_pixels(sizes, align_corners, theta.dtype), theta.transpose(1, 2))
+    return points.reshape(size[0], *sizes, len(sizes))
+
+
+@affine_grid_generator.gradient
+def affine_grid_generator(g, size, align_corners):
+    sizes = tuple(size[2:])
+    points = _pixels(sizes, align_corners, g.dtype)
+    return registry["matmul"](g.reshape(size[0], -1, len(sizes)).transpose(1, 2), points)
 
 
 @composite(where=FUNCTIONAL)

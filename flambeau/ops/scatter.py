@@ -5,7 +5,16 @@ from __future__ import annotations
 from .arithmetic import mul
 from .compare import eq, where
 from .declare import T, composite, engine
-from .index import _along, _check_source, _raised, _rows, _same_dtype, _source
+from .index import (
+    _along,
+    _both,
+    _check_source,
+    _raised,
+    _rows,
+    _same_dtype,
+    _scatter,
+    _source,
+)
 from .shape import reshape
 
 #: what a place holds before anything is folded into it, where it does not count itself
@@ -52,7 +61,8 @@ def _counts(x, chosen, include_self: bool):
     one = engine.full((), 1, x.sig.dtype, x.sig.device)
     ones = engine.full(x.sig.shape, 1, x.sig.dtype, x.sig.device)
     if not include_self:
-        ones = engine.put(ones, chosen, engine.full((), 0, x.sig.dtype, x.sig.device), None, "count")
+        zero = engine.full((), 0, x.sig.dtype, x.sig.device)
+        ones = engine.put(ones, chosen, zero, None, "count")
         ones = engine.put(ones, chosen, one, "add", "count")
         return ones
     return engine.put(ones, chosen, one, "add", "count")
@@ -64,7 +74,11 @@ def _scatter_fold(g, x, dim, index, src, reduce, include_self, rowwise, out):
     rank, given = x.sig.rank, src.sig
     g, x, out, src = (_raised(t) for t in (g, x, out, src))
     chosen, values = _selected(name, x, dim, index, src, rowwise)
-    into_x, into_values = _PULL[reduce](g, x, values, out, chosen, include_self)
+
+    def product(start, factors):
+        return _scatter_fold(start, dim, index, factors, "prod", include_self, rowwise)
+
+    into_x, into_values = _PULL[reduce](g, x, values, out, chosen, include_self, product)
     if not include_self:
         into_x = engine.put(into_x, chosen, engine.full((), 0, g.sig.dtype), None, name)
     return (into_x if rank else reshape(into_x, ()), _spread(into_values, src, given))
@@ -89,16 +103,16 @@ def _at(x, chosen):
     return engine.taken(x, chosen, "scatter_reduce")
 
 
-def _pull_sum(g, x, values, out, chosen, include_self):
+def _pull_sum(g, x, values, out, chosen, include_self, product):
     return g, _at(g, chosen)
 
 
-def _pull_mean(g, x, values, out, chosen, include_self):
+def _pull_mean(g, x, values, out, chosen, include_self, product):
     share = engine.divide(g, _counts(x, chosen, include_self))
     return share, _at(share, chosen)
 
 
-def _pull_extreme(g, x, values, out, chosen, include_self):
+def _pull_extreme(g, x, values, out, chosen, include_self, product):
     """Shared evenly by all that are the extreme."""
     own, theirs = (engine.cast(eq(a, b), g.sig.dtype) for a, b in
                    ((x, out), (values, _at(out, chosen))))
@@ -111,13 +125,12 @@ def _pull_extreme(g, x, values, out, chosen, include_self):
     return mul(share, own), mul(_at(share, chosen), theirs)
 
 
-def _pull_product(g, x, values, out, chosen, include_self):
+def _pull_product(g, x, values, out, chosen, include_self, product):
     """out / factor, or the product of the others where that factor is the only zero."""
     one = engine.full((), 1, g.sig.dtype)
     x_zero, zero = eq(x, 0), eq(values, 0)
     safe, safe_x = where(zero, one, values), where(x_zero, one, x)
-    start = safe_x if include_self else engine.put(safe_x, chosen, one, None, "product")
-    others = engine.put(start, chosen, safe, "mul", "product")
+    others = product(safe_x, safe)
     zeros = engine.cast(x_zero, g.sig.dtype)
     if not include_self:
         zeros = engine.put(zeros, chosen, engine.full((), 0, g.sig.dtype), None, "count")
@@ -151,9 +164,35 @@ def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
 def index_reduce(x, dim, index, source, reduce, *, include_self=True):
     """Slices folded into the places along a dimension that a vector names."""
     if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError("index_reduce(): Expected reduce to be one of prod, mean, amax or amin but "
-                           f"got {reduce}.")
+        raise RuntimeError("index_reduce(): Expected reduce to be one of prod, mean, amax or amin "
+                           f"but got {reduce}.")
     return _scatter_fold(x, dim, index, source, reduce, include_self, True)
+
+
+_plain, _plain_ = _both("scatter", _scatter, "ScatterBackward0", declared=False)
+
+
+@composite
+def scatter(x, dim, index, src=None, *, value=None, reduce=None):
+    """A copy of the tensor after `scatter_`."""
+    if reduce == "multiply" and engine.tracked(x, src):
+        return _multiplied(x, dim, index, src if value is None else value)
+    return _plain(x, dim, index, src, value=value, reduce=reduce)
+
+
+@composite(function_form=False)
+def scatter_(x, dim, index, src=None, *, value=None, reduce=None):
+    """Write elements along a dimension, where an index says; or add, or multiply."""
+    if reduce == "multiply" and engine.tracked(x, src):
+        given = src if value is None else value
+        return engine.overwrite(x, "scatter_", _multiplied, (dim, index, given), {})
+    return _plain_(x, dim, index, src, value=value, reduce=reduce)
+
+
+def _multiplied(x, dim, index, given):
+    if not hasattr(given, "sig"):
+        given = engine.full(index.sig.shape, given, x.sig.dtype, x.sig.device)
+    return _scatter_fold(x, dim, index, given, "prod", True, False)
 
 
 def _in_place(op):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.formats import contiguous_format
-from .complex import conj, view_as_complex, view_as_real
+from .complex import conj
 from .declare import T, composite, engine
 from .declare import view as as_view
 
@@ -17,7 +17,7 @@ def ints(args) -> tuple[int, ...]:
     return tuple(int(a) for a in args)
 
 
-def _whole(op: str, name: str, values) -> tuple[int, ...]:
+def whole(op: str, name: str, values) -> tuple[int, ...]:
     """A tuple of integers, or torch's TypeError."""
     values = (values,) if isinstance(values, int) else values
     if not isinstance(values, (tuple, list)) or not all(hasattr(v, "__index__") for v in values):
@@ -34,7 +34,7 @@ def view(x, size):
     """The same elements under another shape or another dtype, if strides allow it."""
     if isinstance(size, dt.dtype):
         return _as_dtype(x, size)
-    wanted = sh.infer_size(_whole("view", "size", size), x.numel)
+    wanted = sh.infer_size(whole("view", "size", size), x.numel)
     strides = sh.view_strides(x.shape, x.strides, wanted)
     if strides is None:
         raise RuntimeError(
@@ -61,15 +61,16 @@ def _as_dtype(x, dtype):
                            f"{x.dtype} as {dtype} (different element sizes)")
     if x.strides[-1] != 1 and x.shape[-1] != 1:
         raise RuntimeError("view: self.stride(-1) must be 1 to view "
-                           f"{x.dtype} as {dtype} (different element sizes), but got {x.strides[-1]}")
+                           f"{x.dtype} as {dtype} (different element sizes), but got "
+                           f"{x.strides[-1]}")
     if have > want:
         ratio = have // want
         return ((*x.shape[:-1], x.shape[-1] * ratio),
                 (*(s * ratio for s in x.strides[:-1]), 1), 0, dtype)
     ratio = want // have
     if x.shape[-1] % ratio or any(s % ratio for s in x.strides[:-1]):
-        raise RuntimeError(f"view: self.size(-1) and the strides must be divisible by {ratio} to view "
-                           f"{x.dtype} as {dtype} (different element sizes), but got "
+        raise RuntimeError(f"view: self.size(-1) and the strides must be divisible by {ratio} to "
+                           f"view {x.dtype} as {dtype} (different element sizes), but got "
                            f"{tuple(x.shape)} with strides {x.strides}")
     return ((*x.shape[:-1], x.shape[-1] // ratio),
             (*(s // ratio for s in x.strides[:-1]), 1), 0, dtype)
@@ -82,7 +83,7 @@ def _copied(x, shape):
 @as_view(variadic=True, otherwise=_copied, backward="ViewBackward0")
 def reshape(x, shape):
     """The same elements under another shape: a view if strides allow it, else a copy."""
-    wanted = sh.infer_size(_whole("reshape", "shape", shape), x.numel)
+    wanted = sh.infer_size(whole("reshape", "shape", shape), x.numel)
     strides = sh.view_strides(x.shape, x.strides, wanted)
     return None if strides is None else (wanted, strides)
 
@@ -132,15 +133,15 @@ def ravel(x):
 def unflatten(x, dim, sizes):
     """One dimension made several."""
     d = sh.wrap_dim(dim, x.sig.rank, "unflatten")
-    sizes = _whole("unflatten", "sizes", sizes)
+    sizes = whole("unflatten", "sizes", sizes)
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     shape = tuple(x.sig.shape)
     try:
         sizes = sh.infer_size(sizes, shape[d])
     except RuntimeError as error:
-        raise RuntimeError(f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of "
-                           f"dim {d} ({shape[d]}) in the input tensor") from error
+        raise RuntimeError(f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size "
+                           f"of dim {d} ({shape[d]}) in the input tensor") from error
     return view(x, (*shape[:d], *sizes, *shape[d + 1:]))
 
 
@@ -150,7 +151,7 @@ def unflatten(x, dim, sizes):
 @as_view(variadic=True)
 def expand(x, size):
     """Repeat dimensions of size 1 without copying."""
-    size = _whole("expand", "size", size)
+    size = whole("expand", "size", size)
     lead = len(size) - x.rank
     if lead < 0:
         raise RuntimeError(
@@ -161,9 +162,9 @@ def expand(x, size):
         have = x.shape[d - lead] if d >= lead else 1
         if n < 0 or (have not in (1, n)):
             raise RuntimeError(
-                f"expand: The expanded size of the tensor ({n}) must match the existing size ({have})"
-                f" at non-singleton dimension {d}. Target sizes: {list(size)}. Tensor sizes: "
-                f"{list(x.shape)}")
+                f"expand: The expanded size of the tensor ({n}) must match the existing size "
+                f"({have}) at non-singleton dimension {d}. Target sizes: {list(size)}. Tensor "
+                f"sizes: {list(x.shape)}")
     return shape, sh.expand_strides(x.shape, x.strides, shape)
 
 
@@ -199,7 +200,15 @@ def sum_to_size(x, *size):
     lead = len(have) - len(wanted)
     if lead < 0 or any(n not in (1, h) for n, h in zip(wanted, have[lead:], strict=True)):
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(have)}}}.")
+    if not wanted:
+        return x.sum()
     return alias(x) if wanted == have else engine.sum_to(x, wanted)
+
+
+@composite(method=False)
+def resize_as_(x, the_template, **options):
+    """Another tensor's shape; see Tensor.resize_as_."""
+    return x.resize_as_(the_template, **options)
 
 
 @as_view
@@ -287,11 +296,11 @@ def t(g):
 @as_view(variadic=True)
 def permute(x, dims):
     """Dimensions in another order."""
-    dims = _whole("permute", "dims", dims)
+    dims = whole("permute", "dims", dims)
     if len(dims) != x.rank:
         raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not "
-                           f"match the length of the desired ordering of dimensions i.e. input.dim() "
-                           f"= {x.rank} is not equal to len(dims) = {len(dims)}")
+                           "match the length of the desired ordering of dimensions i.e. "
+                           f"input.dim() = {x.rank} is not equal to len(dims) = {len(dims)}")
     order = sh.wrap_dims(dims, x.rank, "permute")
     return tuple(x.shape[d] for d in order), tuple(x.strides[d] for d in order)
 
@@ -305,11 +314,11 @@ def permute(g, dims):
 
 def moved_order(rank: int, source, destination) -> tuple[int, ...]:
     """The permutation that takes dimensions from some places to others."""
-    source, destination = (_whole("movedim", n, v) for n, v in
+    source, destination = (whole("movedim", n, v) for n, v in
                            (("source", source), ("destination", destination)))
     if len(source) != len(destination):
-        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({list(source)} dims)"
-                           f" should contain the same number of dims as destination "
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({list(source)} "
+                           f"dims) should contain the same number of dims as destination "
                            f"({list(destination)} dims)")
     source, destination = (sh.wrap_dims(d, rank, "movedim") for d in (source, destination))
     order = [d for d in range(rank) if d not in source]
@@ -357,8 +366,8 @@ def adjoint(x):
 def H(x):
     """A matrix transposed and conjugated."""
     if x.sig.rank not in (0, 2):
-        raise RuntimeError(f"tensor.H is only supported on matrices (2-D tensors). Got {x.sig.rank}-D "
-                           "tensor.")
+        raise RuntimeError("tensor.H is only supported on matrices (2-D tensors). Got "
+                           f"{x.sig.rank}-D tensor.")
     return adjoint(x)
 
 
@@ -373,8 +382,8 @@ def select(x, dim, index):
     d = sh.wrap_dim(dim, x.rank, "select")
     n = x.shape[d]
     if not -n <= index < n:
-        raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.shape)} at "
-                         f"dimension {d}")
+        raise IndexError(f"select(): index {index} out of range for tensor of size {list(x.shape)} "
+                         f"at dimension {d}")
     return ((*x.shape[:d], *x.shape[d + 1:]), (*x.strides[:d], *x.strides[d + 1:]),
             index % n * x.strides[d])
 
@@ -462,124 +471,11 @@ def unfold(g, x_meta, dimension, size, step):
 @composite
 def as_strided(x: T, size, stride, storage_offset=None):
     """A view of the storage with the given sizes and steps."""
-    return engine.as_strided(x, _whole("as_strided", "size", size),
-                             _whole("as_strided", "stride", stride), storage_offset)
+    return engine.as_strided(x, whole("as_strided", "size", size),
+                             whole("as_strided", "stride", stride), storage_offset)
 
 
-# -- parts that together are the whole ------------------------------------------------------------
-
-
-@composite(method=True)
-def unbind(x, dim=0):
-    """All places along a dimension, each as a tensor without it."""
-    if not x.sig.rank:
-        raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
-    d = sh.wrap_dim(dim, x.sig.rank, "unbind")
-    return engine.parts(x, "UnbindBackward0", d, None)
-
-
-@composite
-def split_with_sizes(x, split_sizes, dim=0):
-    """Consecutive parts of the given lengths along a dimension."""
-    if not x.sig.rank:
-        raise RuntimeError("split expects at least a 1-dimensional tensor")
-    d = sh.wrap_dim(dim, x.sig.rank, "split_with_sizes")
-    sizes = _whole("split_with_sizes", "split_sizes", split_sizes)
-    if any(s < 0 for s in sizes):
-        raise RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, but "
-                           f"got split_sizes={list(sizes)}")
-    if sum(sizes) != x.sig.shape[d]:
-        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {x.sig.shape[d]} "
-                           f"(input tensor's size at dimension {d}), but got split_sizes="
-                           f"{list(sizes)}")
-    return engine.parts(x, "SplitWithSizesBackward0", d, sizes)
-
-
-@composite
-def split(tensor, split_size_or_sections, dim=0, *, split_size=None):
-    """Consecutive parts of one length, or of the given lengths, along a dimension."""
-    x, size = tensor, split_size_or_sections if split_size is None else split_size
-    if not isinstance(size, int):
-        return split_with_sizes(x, size, dim)
-    if not x.sig.rank:
-        raise RuntimeError("split expects at least a 1-dimensional tensor")
-    d = sh.wrap_dim(dim, x.sig.rank, "split")
-    n = x.sig.shape[d]
-    if size < 0 or (size == 0 and n):
-        raise RuntimeError("split expects split_size be non-negative" if size < 0 else
-                           "split_size can only be 0 if dimension size is 0, but got dimension size "
-                           f"of {n}")
-    sizes = [min(size, n - start) for start in range(0, n, size)] if n else [0]
-    return engine.parts(x, "SplitBackward0", d, tuple(sizes))
-
-
-@composite
-def chunk(x, chunks, dim=0):
-    """At most `chunks` parts of equal length (the last may be shorter) along a dimension."""
-    if not x.sig.rank:
-        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
-    if chunks <= 0:
-        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    n = x.sig.shape[sh.wrap_dim(dim, x.sig.rank, "chunk")]
-    if n == 0:
-        return split_with_sizes(x, (0,) * chunks, dim)
-    return split(x, -(-n // chunks), dim)
-
-
-@composite
-def tensor_split(x, indices_or_sections=None, dim=0, *, indices=None, sections=None):
-    """Parts between the given places, or a number of parts as equal as can be."""
-    if not x.sig.rank:
-        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor "
-                           "with 0 dims")
-    cuts = next((c for c in (indices_or_sections, indices, sections) if c is not None), None)
-    d = sh.wrap_dim(dim, x.sig.rank, "tensor_split")
-    n = x.sig.shape[d]
-    if hasattr(cuts, "sig"):
-        cuts = _cuts_of(cuts)
-    if isinstance(cuts, int):
-        if cuts <= 0:
-            raise RuntimeError(f"number of sections must be larger than 0, got {cuts}")
-        small, extra = divmod(n, cuts)
-        sizes = [small + 1] * extra + [small] * (cuts - extra)
-        cuts = [sum(sizes[:k]) for k in range(1, len(sizes))]
-    edges = [0, *_whole("tensor_split", "indices_or_sections", cuts), n]
-    return tuple(slice(x, d, a, b) for a, b in zip(edges[:-1], edges[1:], strict=True))
-
-
-def _cuts_of(cuts):
-    if cuts.sig.dtype is not dt.int64 or cuts.sig.rank > 1:
-        raise RuntimeError("tensor_split expected tensor_indices_or_sections to be a zero-dimensional "
-                           f"or one-dimensional int64 tensor, but got {cuts.sig!r}")
-    found = cuts.tolist()
-    return tuple(found) if isinstance(found, list) else found
-
-
-def _split_along(name: str, least: int, dim_of):
-    def along(x, indices_or_sections=None, *, indices=None, sections=None):
-        cuts = next((c for c in (indices_or_sections, indices, sections) if c is not None), None)
-        rank = x.sig.rank
-        if rank < least:
-            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but "
-                               f"got a tensor with {rank} dimensions!")
-        d = dim_of(rank)
-        if isinstance(cuts, int) and (cuts <= 0 or x.sig.shape[d] % cuts):
-            raise RuntimeError(f"torch.{name} attempted to split along dimension {d}, but the size of "
-                               f"the dimension {x.sig.shape[d]} is not divisible by the split_size "
-                               f"{cuts}!")
-        return tensor_split(x, cuts, d)
-
-    along.__name__ = name
-    along.__doc__ = f"tensor_split for tensors of at least {least} dimensions."
-    return composite(along)
-
-
-hsplit = _split_along("hsplit", 1, lambda rank: 0 if rank == 1 else 1)
-vsplit = _split_along("vsplit", 2, lambda rank: 0)
-dsplit = _split_along("dsplit", 3, lambda rank: 2)
-
-
-# -- the same elements, and copies of views ----------------------------------------------------------
+# -- the same elements ---------------------------------------------------------------------------
 
 
 @as_view(method=False)
@@ -603,25 +499,3 @@ def contiguous(x, memory_format=contiguous_format):
 def detach(x):
     """The same bytes outside the graph."""
     return x.shape, x.strides
-
-
-#: views that also exist as copies
-COPIES = (alias, as_strided, detach, diagonal, expand, narrow, permute, select, slice, split,
-          split_with_sizes, squeeze, t, transpose, unbind, unfold, unsqueeze, view,
-          view_as_complex, view_as_real)
-
-
-def _copying(op):
-    def copy(*args, **kwargs):
-        found = op(*args, **kwargs)
-        if isinstance(found, tuple):
-            return tuple(engine.clone(f) for f in found)
-        return engine.contiguous(found) if not found.sig.contiguous else engine.clone(found)
-
-    copy.__name__ = f"{op.name}_copy"
-    copy.__doc__ = f"`{op.name}`, with memory of its own."
-    return composite(method=op.name == "narrow")(copy)
-
-
-for _op in COPIES:
-    _copying(_op)

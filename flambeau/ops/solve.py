@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import dtype as dt
 from ..core import shape as sh
-from .declare import composite, engine, library, registry
+from .declare import T, composite, engine, library, registry
 from .decompose import (
     SINGULAR,
     fits,
@@ -12,12 +12,11 @@ from .decompose import (
     require_success,
     same_dtype,
 )
-from .orthogonal import diagonal_matrix
-from .product import conjugate, matmul, mH, require_matrix, require_square
+from .orthonormal import diagonal_matrix
+from .product import HALF, conjugate, matmul, mH, require_matrix, require_square
 from .spectrum import eigh, svd
 
-
-# -- inverses ----------------------------------------------------------------------------------------
+# -- inverses --------------------------------------------------------------------------------------
 
 
 @library(where="linalg")
@@ -51,7 +50,7 @@ def inverse(input):
     return inv(input)
 
 
-# -- determinants ------------------------------------------------------------------------------------
+# -- determinants ----------------------------------------------------------------------------------
 
 
 @library(where="linalg")
@@ -128,7 +127,7 @@ def logdet(input):
     return registry["where"](sign.detach() == -1, engine.full((), float("nan"), logabs.dtype), logabs)
 
 
-# -- systems -----------------------------------------------------------------------------------------
+# -- systems ---------------------------------------------------------------------------------------
 
 
 @library(method=False, function_form=False, backward="LinalgSolveExBackward0")
@@ -154,8 +153,8 @@ def _solved(name: str, A, B, left: bool):
     same_dtype(name, A, B)
     vector = B.dim() == 1 or (A.dim() - 1 == B.dim() and tuple(B.shape) == tuple(A.shape[:-1]))
     if vector and not left:
-        raise RuntimeError(f"{name}: Vector broadcasting of the left hand side is not supported for "
-                           "left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)")
+        raise RuntimeError(f"{name}: Vector broadcasting of the left hand side is not supported "
+                           "for left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)")
     if not vector:
         require_matrix(name, B, "B")
         fits(name, A, B, left)
@@ -212,8 +211,8 @@ def tensorsolve(A, B, dims=None):
     shape = tuple(A.shape[B.dim():])
     if _product(shape) != B.numel():
         raise RuntimeError("linalg.tensorsolve: Expected self to satisfy the requirement "
-                           "prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
-                           f"{_product(shape)} != {B.numel()}")
+                           "prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but "
+                           f"got {_product(shape)} != {B.numel()}")
     return solve(A.reshape((B.numel(), -1)), B.reshape(-1)).reshape(shape)
 
 
@@ -224,14 +223,14 @@ def _product(sizes) -> int:
     return total
 
 
-# -- least squares and pseudo-inverses -----------------------------------------------------------------
+# -- least squares and pseudo-inverses -------------------------------------------------------------
 
 
 @composite(method=False, function_form=False, backward="LinalgPinvBackward0")
 def pseudo_inverse(A: T, tolerance: T):
     """The pseudo-inverse, without singular values below a tolerance."""
     U, S, Vh = svd(A, False)
-    inverse = registry["where"](S > tolerance, 1 / S, engine.full((), 0.0, S.dtype))
+    inverse = registry["where"](tolerance < S, 1 / S, engine.full((), 0.0, S.dtype))
     return matmul(mH(Vh) * engine.cast(inverse, A.dtype).unsqueeze(-2), mH(U))
 
 
@@ -369,8 +368,8 @@ def _check_lstsq(A, B, driver) -> None:
                            f"gelsd, gelss), got {driver!r}")
     difference = A.dim() - B.dim()
     if not 0 <= difference <= 1:
-        raise RuntimeError("torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() "
-                           f"and (input.dim() - other.dim()) <= 1, but got {A.dim()} and {B.dim()}")
+        raise RuntimeError("torch.linalg.lstsq: input.dim() must be greater or equal to "
+                           f"other.dim() and (input.dim() - other.dim()) <= 1, but got {A.dim()} and {B.dim()}")
     vector = difference == 1 and tuple(A.shape[:-1]) == tuple(B.shape)
     rows = B.shape[-1] if vector else B.shape[-2] if B.dim() > 1 else None
     if rows != A.shape[-2]:
@@ -389,10 +388,10 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None):
     A = A.detach()
     S = registry["abs"](eigh(A)[0]) if hermitian else registry["linalg.svdvals"](A)
     tolerance = tolerance_of("linalg.matrix_rank", A, _largest(S), atol, rtol)
-    return (S > tolerance.unsqueeze(-1)).sum(-1)
+    return (tolerance.unsqueeze(-1) < S).sum(-1)
 
 
-# -- the exponential -----------------------------------------------------------------------------------
+# -- the exponential -------------------------------------------------------------------------------
 
 
 #: Pade coefficients of order 13, and the norm up to which they are exact in float64
@@ -406,6 +405,8 @@ PADE_NORM = 5.371920351148152
 def matrix_exp(input: T):
     """The exponential of a square matrix: sum of A^k / k!."""
     require_square("linalg.matrix_exp", input)
+    if input.dtype in HALF:
+        return engine.cast(matrix_exp(engine.cast(input, dt.float32)), input.dtype)
     require_floating("linalg.matrix_exp", input)
     if not input.numel():
         return engine.clone(input)

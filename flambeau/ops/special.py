@@ -21,7 +21,7 @@ def _real(name: str):
     return not_complex(f"\"{name}\" not implemented for complex tensors", NotImplementedError)
 
 
-# -- errors and probabilities --------------------------------------------------------------------------
+# -- errors and probabilities ------------------------------------------------------------------
 
 
 @pointwise(FLOAT, check=_real("erf"))
@@ -142,7 +142,7 @@ def logit(g, x, eps):
     return where((x >= eps) & (x <= 1 - eps), slope, e.const(0, x.dtype))
 
 
-# -- gamma -----------------------------------------------------------------------------------------------
+# -- gamma -------------------------------------------------------------------------------------
 
 
 @pointwise(FLOAT, check=_real("lgamma"))
@@ -267,7 +267,7 @@ def mvlgamma(input, p):
     return total + p * (p - 1) / 4 * math.log(math.pi)
 
 
-# -- Bessel ------------------------------------------------------------------------------------------------
+# -- Bessel ------------------------------------------------------------------------------------
 
 
 def _undefined_at_infinity(x, value):
@@ -329,7 +329,7 @@ def i1e(g, x, out):
 _SMALL = 2.220446049250313e-16
 
 
-# -- what arrays are computed with -----------------------------------------------------------------------------
+# -- what arrays are computed with -------------------------------------------------------------
 
 
 def _floating_pair(name: str, first, second):

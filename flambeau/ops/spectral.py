@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .declare import composite, engine, library, registry
+from .declare import T, composite, engine, library, registry
 from .fft import fft_c2c, fft_c2r, fft_r2c, resized
 
 
@@ -130,8 +130,8 @@ def _check_spectrum(input, n_fft: int, hop: int, onesided, return_complex: bool)
     half = bins != n_fft if onesided is None else onesided
     wanted = n_fft // 2 + 1 if half else n_fft
     if bins != wanted:
-        raise RuntimeError(f"istft: expected the frequency dimension (3rd to the last) of the input "
-                           f"tensor to match n_fft / 2 + 1 when onesided=True, or n_fft otherwise: "
-                           f"got {bins}, wanted {wanted}")
+        raise RuntimeError(f"istft: expected the frequency dimension (3rd to the last) of the "
+                           f"input tensor to match n_fft / 2 + 1 when onesided=True, or n_fft "
+                           f"otherwise: got {bins}, wanted {wanted}")
     if return_complex and half:
         raise RuntimeError("istft: cannot have onesided input if return_complex=True")

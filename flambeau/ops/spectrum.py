@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .declare import composite, engine, library, registry
+from .declare import T, composite, engine, library, registry
 from .decompose import require_floating
-from .orthogonal import diagonal_matrix, diagonal_of
+from .orthonormal import diagonal_matrix, diagonal_of
 from .product import conjugate, matmul, mH, require_matrix, require_square
 
 
@@ -94,8 +94,8 @@ def svd(A: T, full_matrices=True, *, driver=None):
     require_matrix("linalg.svd", A)
     require_floating("linalg.svd", A)
     if driver is not None:
-        raise RuntimeError(f"linalg.svd: keyword argument `driver=` is only supported on CUDA inputs "
-                           f"with cuSOLVER backend; got driver={driver!r}")
+        raise RuntimeError(f"linalg.svd: keyword argument `driver=` is only supported on CUDA "
+                           f"inputs with cuSOLVER backend; got driver={driver!r}")
     *batch, m, n = A.shape
     k = min(m, n)
     return [((*batch, m, m if full_matrices else k), A.dtype), ((*batch, k), A.dtype.to_real()),

@@ -10,7 +10,7 @@ from .arithmetic import rsqrt, sqrt
 from .declare import FLOAT, pointwise
 from .refusal import not_complex, tensors
 
-# -- circular --------------------------------------------------------------------------------------
+# -- circular ----------------------------------------------------------------------------------
 
 
 @pointwise(FLOAT)
@@ -117,7 +117,7 @@ def rad2deg(x):
     return x * (180 / math.pi)
 
 
-# -- hyperbolic ------------------------------------------------------------------------------------
+# -- hyperbolic --------------------------------------------------------------------------------
 
 
 @pointwise(FLOAT)

@@ -105,7 +105,7 @@ def _signal(name, M, sym, value, dtype, layout, device, requires_grad):
     if dtype not in (dt.float32, dt.float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
     if M == 0:
-        return new_vector([], dtype, layout, device, requires_grad)
+        return new_vector([], dtype, device, requires_grad)
     return _build(name, M, not sym, value, dtype, device, requires_grad)
 
 

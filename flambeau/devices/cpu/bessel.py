@@ -1,4 +1,4 @@
-"""Orthogonal polynomials and Bessel's functions, over arrays in float64."""
+"""Bessel's functions and orthogonal polynomials, over arrays in float64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .routines import routine
 
 EULER = 0.5772156649015329
 
-# -- polynomials -------------------------------------------------------------------------------------
+# -- polynomials -------------------------------------------------------------------------------
 
 #: family -> (first degree of x, next(k, x, this, before)); degree 0 is 1 in all of them
 FAMILIES = {
@@ -20,8 +20,8 @@ FAMILIES = {
     "chebyshev_w": (lambda x: 2 * x + 1, lambda k, x, p, q: 2 * x * p - q),
     "hermite_h":   (lambda x: 2 * x,     lambda k, x, p, q: 2 * x * p - 2 * k * q),
     "hermite_he":  (lambda x: x,         lambda k, x, p, q: x * p - k * q),
-    "laguerre_l":  (lambda x: 1 - x,     lambda k, x, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1)),
-    "legendre_p":  (lambda x: x,         lambda k, x, p, q: ((2 * k + 1) * x * p - k * q) / (k + 1)),
+    "laguerre_l":  (lambda x: 1 - x, lambda k, x, p, q: ((2 * k + 1 - x) * p - k * q) / (k + 1)),
+    "legendre_p":  (lambda x: x,     lambda k, x, p, q: ((2 * k + 1) * x * p - k * q) / (k + 1)),
 }
 
 #: no recurrence is followed further than this
@@ -30,22 +30,28 @@ MOST_STEPS = 4096
 
 @routine
 def polynomial(input, n, family):
-    """The polynomial of degree n, by its recurrence; 0 for a negative degree."""
-    x, n = np.broadcast_arrays(np.asarray(input, np.float64), np.asarray(n))
+    """The polynomial of degree n, by its recurrence; 0 for a negative degree.
+
+    In the arguments' own precision, so that what overflows there is not a number in the end.
+    """
+    wide = np.float64 in (np.asarray(input).dtype, np.asarray(n).dtype)
+    work = np.float64 if wide else np.float32
+    x, n = np.broadcast_arrays(np.asarray(input, work), np.asarray(n))
     if family.startswith("shifted_"):
         x, family = 2 * x - 1, family.removeprefix("shifted_")
     with np.errstate(all="ignore"):
-        degree = np.trunc(np.nan_to_num(n.astype(np.float64), nan=-1.0))
+        degree = np.trunc(np.nan_to_num(n.astype(np.float64), nan=-1.0, posinf=-1.0))
+        degree = np.where(degree >= 2.0**63, -1.0, degree)
         first, following = FAMILIES[family]
-        before, this = np.ones(x.shape), first(x)
-        result = np.where(degree < 0, 0.0, np.where(degree == 0, before, this))
+        before, this = np.ones(x.shape, work), first(x)
+        result = np.where(degree < 0, work(0), np.where(degree == 0, before, this))
         for k in range(1, int(min(np.max(degree, initial=0), MOST_STEPS))):
             before, this = this, following(k, x, this, before)
             result = np.where(degree == k + 1, this, result)
         return result
 
 
-# -- Bessel ------------------------------------------------------------------------------------------
+# -- Bessel ------------------------------------------------------------------------------------
 
 NEAR = 25.0  # up to here by quadrature, beyond by Hankel's expansion
 _NODES = 96
@@ -65,7 +71,7 @@ def _hankel(order: float, x):
 
 
 def _first_kind_near(orders, x):
-    """J of whole orders: the mean of cos(order t - x sin t), whose trapezoidal sums converge fast."""
+    """J of whole orders: the mean of cos(order t - x sin t), by sums that converge fast."""
     found = {order: np.zeros(x.shape) for order in orders}
     for t in (np.arange(_NODES) + 0.5) * math.pi / _NODES:
         swing = x * math.sin(t)
@@ -87,8 +93,10 @@ def _first_kind(x, order: int):
     near = size <= NEAR
     with np.errstate(all="ignore"):
         inside = _first_kind_near([order], np.where(near, size, 0.0))[order]
+        if order:
+            inside = np.where(size < 1e-5, size / 2, inside)
         value = np.where(near, inside, _far(order, np.where(near, NEAR, size), False))
-        value = np.where(np.isinf(size), 0.0, np.where(np.isnan(size), np.nan, value))
+        value = np.where(np.isfinite(size), value, np.nan)
         return np.where(np.asarray(x) < 0, -value, value) if order else value
 
 
@@ -98,7 +106,7 @@ def _second_kind(x, order: int):
     near = x <= NEAR
     with np.errstate(all="ignore"):
         safe = np.where(near & (x > 0), x, 1.0)
-        orders = list(range(order, 64, 2))
+        orders = [0, *range(order or 2, 64, 2)]
         j = _first_kind_near(orders, safe)
         log = np.log(safe / 2) + EULER
         if order == 0:
@@ -106,10 +114,10 @@ def _second_kind(x, order: int):
             inside = 2 / math.pi * log * j[0] - 4 / math.pi * tail
         else:
             tail = sum((-1) ** k * (2 * k + 1) / (k * (k + 1)) * j[2 * k + 1] for k in range(1, 31))
-            inside = (2 / math.pi * (log - 1) * j[1] - 2 / (math.pi * safe) - 4 / math.pi * tail)
+            inside = 2 / math.pi * ((log - 1) * j[1] - j[0] / safe - tail)
         value = np.where(near, inside, _far(order, np.where(near, NEAR, x), True))
-        value = np.where(x == 0, -np.inf, np.where(np.isinf(x), 0.0, value))
-        return np.where((x < 0) | np.isnan(x), np.nan, value)
+        value = np.where(x == 0, -np.inf, value)
+        return np.where((x < 0) | ~np.isfinite(x), np.nan, value)
 
 
 def _scaled_third(x, order: float):
@@ -164,8 +172,7 @@ def _airy(x):
         angle = zeta - math.pi / 4
         wave = (p * np.cos(angle) - q * np.sin(angle)) / (math.sqrt(math.pi) * left ** 0.25)
         value = np.where(x > 2, decay, np.where(x < -8, wave, series))
-        value = np.where(x == np.inf, 0.0, value)
-        return np.where(np.isnan(x) | (x == -np.inf), np.nan, value)
+        return np.where(np.isfinite(x), value, np.nan)
 
 
 #: name -> function of one array

@@ -219,15 +219,21 @@ def _all_along(x: np.ndarray, tables: list[Table]) -> np.ndarray:
     """Every dimension in turn, those that shrink most first."""
     given = x.dtype
     if given.kind == "u" and not all(t.copies for t in tables):
-        x = x.astype(np.float32)
-    elif given == np.float16:
+        return _bytes_along(x, tables)
+    if given == np.float16:
         x = x.astype(np.float32)
     places = sorted(range(len(tables)), key=lambda d: tables[d].out / max(tables[d].size, 1))
     for d in places:
         x = _along(x, tables[d], d - len(tables))
-    if given.kind == "u" and x.dtype != given:
-        x = np.clip(np.rint(x), 0, 255)
     return x.astype(given, copy=False)
+
+
+def _bytes_along(x: np.ndarray, tables: list[Table]) -> np.ndarray:
+    """The last dimension first, and bytes again after each, as torch does it."""
+    x = x.astype(np.float32)
+    for d in range(len(tables) - 1, -1, -1):
+        x = np.clip(np.rint(_along(x, tables[d], d - len(tables))), 0, 255)
+    return x.astype(np.uint8)
 
 
 def _tables(maker, sizes, outs, mode, align_corners, scales, dtype) -> list[Table]:

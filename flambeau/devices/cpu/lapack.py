@@ -58,8 +58,8 @@ def cholesky_ex(A, upper, check_errors):
         return np.linalg.cholesky(A, upper=upper), info_array(A)
     except np.linalg.LinAlgError:
         if check_errors:
-            raise LinAlgError("linalg.cholesky_ex: The factorization could not be completed because "
-                              "the input is not positive-definite.") from None
+            raise LinAlgError("linalg.cholesky_ex: The factorization could not be completed "
+                              "because the input is not positive-definite.") from None
     out, info = np.zeros_like(A, order="C"), info_array(A)
     for k, matrix in enumerate(matrices(A)):
         work = fortran(matrix)

@@ -83,7 +83,7 @@ def _adaptive_max_pool(input, outs):
     sizes = input.shape[-n:]
     bounds = [_adaptive_bounds(size, out) for size, out in zip(sizes, outs, strict=True)]
     longest = [int((end - begin).max()) for begin, end in bounds] if prod(outs) else [1] * n
-    lead, flat = input.shape[:-n], input.reshape(*input.shape[:-n], -1)
+    lead, flat = input.shape[:-n], input.reshape(*input.shape[:-n], prod(sizes))
     first = _flat([begin for begin, _ in bounds], sizes) if prod(outs) else np.zeros(outs, np.int64)
     best = _Largest((*lead, *outs), input.dtype, first)
     if not best.values.size:
@@ -141,16 +141,16 @@ def _fractional_starts(samples: np.ndarray, size: int, out: int, kernel: int) ->
 
 def _fractional_max_pool(n: int, input, kernel_size, output_size, samples):
     sizes, lead = input.shape[-n:], input.shape[:-n]
-    planes = input.reshape(-1, prod(sizes))
-    numbers = samples.reshape(-1, n)[:len(planes)]
+    planes = input.reshape(prod(lead), prod(sizes))
+    numbers = samples.reshape(len(planes), n)
     # torch draws the last dimension's number first in images, and last in volumes.
     order = range(n - 1, -1, -1) if n == 2 else range(n)
     begins = np.zeros((len(planes), *[1] * n), np.int64)
     for d, pick in enumerate(order):
         at = _fractional_starts(numbers[:, pick], sizes[d], output_size[d], kernel_size[d])
         at = at * prod(sizes[d + 1:])
-        begins = begins + at.reshape(len(planes), *[1] * d, -1, *[1] * (n - d - 1))
-    begins = begins.reshape(len(planes), -1)
+        begins = begins + at.reshape(len(planes), *[1] * d, output_size[d], *[1] * (n - d - 1))
+    begins = begins.reshape(len(planes), prod(output_size))
     best = _Largest(begins.shape, input.dtype, begins)
     for tap in taps(kernel_size):
         places = begins + sum(t * prod(sizes[d + 1:]) for d, t in enumerate(tap))
@@ -174,15 +174,16 @@ for _n in (2, 3):
 @routine
 def gather_planes(input, places, n):
     lead, shape = input.shape[:-n], places.shape[-n:]
-    flat = places.reshape(*places.shape[:-n], -1)
-    out = np.take_along_axis(input.reshape(*lead, -1), flat, -1)
+    flat = places.reshape(*places.shape[:-n], prod(shape))
+    out = np.take_along_axis(input.reshape(*lead, prod(input.shape[-n:])), flat, -1)
     return out.reshape(*out.shape[:-1], *shape)
 
 
 def _absolute(places, shape, sizes) -> np.ndarray:
     """Places counted from the first plane on."""
     volume, n = prod(sizes), len(sizes)
-    flat = np.broadcast_to(places, (*shape[:-n], *places.shape[-n:])).reshape(prod(shape[:-n]), -1)
+    whole = np.broadcast_to(places, (*shape[:-n], *places.shape[-n:]))
+    flat = whole.reshape(prod(shape[:-n]), prod(places.shape[-n:]))
     return (flat + np.arange(len(flat))[:, None] * volume).reshape(-1)
 
 
@@ -250,8 +251,8 @@ class _Means:
 
     def divide(self, x):
         if x.dtype.kind in "iu":
-            quotient = np.abs(x) // self.divisor
-            return np.where(x < 0, -quotient, quotient).astype(x.dtype)
+            quotient = np.abs(x) // np.abs(self.divisor)
+            return np.where((x < 0) != (np.asarray(self.divisor) < 0), -quotient, quotient)
         divisor = self.divisor
         if isinstance(divisor, np.ndarray):
             divisor = divisor.astype(x.real.dtype)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from .ordering import best_of_rows, ordered_rows
 from .routines import routine
 
+FEW = 128  # the k best are looked for one by one up to this k, and else found by sorting
 
-def sorted_positions(x: np.ndarray, axis: int, descending: bool = False) -> np.ndarray:
+
+def sorted_positions(x: np.ndarray, axis: int) -> np.ndarray:
     """Positions in stable order; NaN is the largest."""
-    if not descending:
-        return np.argsort(x, axis=axis, kind="stable")
-    turned = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
-    return np.flip(x.shape[axis] - 1 - turned, axis)
+    if not x.size:
+        return np.zeros(x.shape, np.int64)
+    return np.swapaxes(ordered_rows(np.swapaxes(x, axis, -1), False)[1], -1, axis)
 
 
 def _scalar_pair(x):
@@ -23,26 +25,24 @@ def _scalar_pair(x):
 def sort(input, dim, descending, stable):
     if not input.ndim:
         return _scalar_pair(input)
-    at = sorted_positions(input, dim, bool(descending))
-    return np.take_along_axis(input, at, dim), at
+    if not input.size:
+        return input, np.zeros(input.shape, np.int64)
+    found = ordered_rows(np.swapaxes(input, dim, -1), bool(descending))
+    return tuple(np.swapaxes(part, -1, dim) for part in found)
 
 
 @routine
 def topk(input, k, dim, largest, sorted):
     if not input.ndim:
         return _scalar_pair(input)
-    rows = np.moveaxis(input, dim, -1)
-    size = rows.shape[-1]
-    if k * 4 < size and size > 16:
-        part = (np.argpartition(rows, size - k, axis=-1)[..., size - k:] if largest and k else
-                np.argpartition(rows, max(k - 1, 0), axis=-1)[..., :k])
-        part = np.sort(part, axis=-1)
-        chosen = np.take_along_axis(rows, part, -1)
-        at = np.take_along_axis(part, sorted_positions(chosen, -1, largest), -1)
+    rows = np.swapaxes(input, dim, -1)
+    if not k or not rows.size:
+        found = tuple(np.zeros((*rows.shape[:-1], k), kind) for kind in (input.dtype, np.int64))
+    elif k <= FEW:
+        found = best_of_rows(rows, k, bool(largest))
     else:
-        at = sorted_positions(rows, -1, largest)[..., :k]
-    values = np.take_along_axis(rows, at, -1)
-    return np.moveaxis(values, -1, dim), np.moveaxis(at, -1, dim)
+        found = tuple(part[..., :k] for part in ordered_rows(rows, bool(largest)))
+    return tuple(np.swapaxes(part, -1, dim) for part in found)
 
 
 def _taken(input, at, dim, keepdim):
@@ -121,7 +121,7 @@ def distinct(input, dim):
 
 @routine
 def distinct_runs(input, dim):
-    flat = input.reshape(-1) if dim is None else np.moveaxis(input, dim, 0) if input.ndim else (
+    flat = input.reshape(-1) if dim is None else np.swapaxes(input, dim, 0) if input.ndim else (
         input.reshape(1))
     starts = np.ones(len(flat), bool)
     starts[1:] = (flat[1:] != flat[:-1]).any(tuple(range(1, flat.ndim)))
@@ -130,7 +130,7 @@ def distinct_runs(input, dim):
     values = flat[starts]
     if dim is None:
         return values, inverse.reshape(input.shape), counts
-    return np.moveaxis(values, 0, dim) if input.ndim else values, inverse, counts
+    return np.swapaxes(values, 0, dim) if input.ndim else values, inverse, counts
 
 
 # -- places --------------------------------------------------------------------------------------

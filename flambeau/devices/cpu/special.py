@@ -84,7 +84,8 @@ def _gamma_far(a, x):
     part = (x - a) / a
     eta = np.sign(part) * np.sqrt(np.maximum(2 * (part - np.log1p(part)), 0))
     near = np.abs(part) < 1e-4
-    rest = np.where(near, -1 / 3 + part / 12, 1 / np.where(near, 1, part) - 1 / np.where(near, 1, eta))
+    direct = 1 / np.where(near, 1, part) - 1 / np.where(near, 1, eta)
+    rest = np.where(near, -1 / 3 + part / 12, direct)
     tail = np.exp(-0.5 * a * eta * eta) / np.sqrt(2 * math.pi * a)
     return 0.5 * _erfc(eta * np.sqrt(a / 2)) + rest * tail
 

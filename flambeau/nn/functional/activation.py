@@ -8,8 +8,8 @@ from flambeau import _assemble
 _OPS = _assemble.functions
 
 __all__ = ["celu", "celu_", "elu", "elu_", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-           "hardtanh_", "leaky_relu", "leaky_relu_", "mish", "prelu", "relu", "relu6", "relu_", "selu",
-           "selu_", "sigmoid", "silu", "tanh", "threshold", "threshold_"]
+           "hardtanh_", "leaky_relu", "leaky_relu_", "mish", "prelu", "relu", "relu6", "relu_",
+           "selu", "selu_", "sigmoid", "silu", "tanh", "threshold", "threshold_"]
 
 
 def _both(name: str):

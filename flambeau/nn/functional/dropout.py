@@ -40,6 +40,13 @@ def _channels(input, p, training, inplace):
     return (flambeau.feature_dropout_ if inplace else flambeau.feature_dropout)(input, p, training)
 
 
+def _unbatched(input, p, training, inplace):
+    """The same of a single sample."""
+    if inplace:
+        return _channels(input.unsqueeze_(0), p, training, True).squeeze_(0)
+    return _channels(input.unsqueeze(0), p, training, False).squeeze(0)
+
+
 def _unusual(name, dims, wanted):
     warnings.warn(f"{name}: Received a {dims}-D input to {name}, which is deprecated and will result "
                   f"in an error in a future release. Expected {wanted}.", stacklevel=3)
@@ -56,8 +63,7 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
                            "(i.e. 2D or 3D inputs).")
     if dims == 3:
         return _channels(input, p, training, inplace)
-    return _channels(input.unsqueeze_(0) if inplace else input.unsqueeze(0), p, training,
-                     inplace).squeeze(0)
+    return _unbatched(input, p, training, inplace)
 
 
 def dropout2d(input, p=0.5, training=True, inplace=False):
@@ -81,8 +87,7 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
         _unusual("dropout3d", dims, "a 5-D input, or a 4-D one without a batch")
     if dims == 5:
         return _channels(input, p, training, inplace)
-    return _channels(input.unsqueeze_(0) if inplace else input.unsqueeze(0), p, training,
-                     inplace).squeeze(0)
+    return _unbatched(input, p, training, inplace)
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):

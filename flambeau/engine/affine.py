@@ -1,0 +1,148 @@
+"""The native front of three tensors: x @ w.T + bias, run and recorded in machine code.
+
+It is to three operands what the fronts in native.py are to two, and shares their parts. Plans are
+found by nested tables: signature of x, of w, of the bias.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from pathlib import Path
+
+from ..devices.cpu.compile import addresses, cache
+from . import native
+from .native import _at, _put
+from .node import Node, fronts
+
+_TUPLE = tuple.__basicsize__
+
+
+def _front(t: dict) -> str:
+    return f"""
+define internal ptr @ternary(ptr %ctx, ptr %x, ptr %y, ptr %z, ptr %args) noinline {{
+  %none = load ptr, ptr @g_none
+  %xok = call i1 @is_tensor(ptr %x)
+  %yok = call i1 @is_tensor(ptr %y)
+  %zok = call i1 @is_tensor(ptr %z)
+  %xy = and i1 %xok, %yok
+  %ok = and i1 %xy, %zok
+  br i1 %ok, label %lookup, label %slow
+lookup:
+  %plans = load ptr, ptr %ctx
+{_at("%xsig", "%x", t["sig"])}{_at("%ysig", "%y", t["sig"])}{_at("%zsig", "%z", t["sig"])}
+{_at("%xn", "%x", t["node"])}{_at("%yn", "%y", t["node"])}{_at("%zn", "%z", t["node"])}
+  %second = call ptr @PyDict_GetItem(ptr %plans, ptr %xsig)
+  %has2 = icmp ne ptr %second, null
+  br i1 %has2, label %by_y, label %slow
+by_y:
+  %third = call ptr @PyDict_GetItem(ptr %second, ptr %ysig)
+  %has3 = icmp ne ptr %third, null
+  br i1 %has3, label %by_z, label %slow
+by_z:
+  %plan = call ptr @PyDict_GetItem(ptr %third, ptr %zsig)
+  %known = icmp ne ptr %plan, null
+  br i1 %known, label %packed_, label %slow
+packed_:
+{_at("%packed", "%plan", _TUPLE + 8 * 5)}
+  %unready = icmp eq ptr %packed, %none
+  br i1 %unready, label %slow, label %graph
+graph:
+{_at("%words", "%packed", native._WORDS)}
+  %xloose = icmp eq ptr %xn, %none
+  %yloose = icmp eq ptr %yn, %none
+  %zloose = icmp eq ptr %zn, %none
+  %two = and i1 %xloose, %yloose
+  %loose = and i1 %two, %zloose
+  br i1 %loose, label %go, label %wanted
+wanted:
+  %record = call i64 @recording()
+  %python = icmp slt i64 %record, 0
+  br i1 %python, label %slow, label %decided
+decided:
+  %on = icmp eq i64 %record, 1
+  br label %go
+go:
+  %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
+{_at("%free", "%plan", _TUPLE + 8 * 6)}
+  %mem = call ptr @take(ptr %free)
+  %dry = icmp eq ptr %mem, null
+  br i1 %dry, label %slow, label %run
+run:
+{_at("%osig", "%plan", _TUPLE)}{_at("%address", "%mem", 16)}
+  %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
+  %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
+{_at("%xbox", "%x", t["ptr"])}{_at("%ybox", "%y", t["ptr"])}{_at("%zbox", "%z", t["ptr"])}
+  %xraw = call ptr @PyLong_AsVoidPtr(ptr %xbox)
+  %yraw = call ptr @PyLong_AsVoidPtr(ptr %ybox)
+  %zraw = call ptr @PyLong_AsVoidPtr(ptr %zbox)
+{_at("%kernel", "%words", 0)}{_at("%last", "%words", 8, "i64")}
+  call void %kernel(ptr %raw, ptr %xraw, ptr %yraw, ptr %zraw, i64 %last)
+  br i1 %recorded, label %step, label %done
+step:
+  %parents = call ptr @PyTuple_New(i64 3)
+  %xend = select i1 %xloose, ptr %none, ptr %x
+  %yend = select i1 %yloose, ptr %none, ptr %y
+  %zend = select i1 %zloose, ptr %none, ptr %z
+  %xedge = call ptr @edge(ptr %xend, ptr %xn)
+  %yedge = call ptr @edge(ptr %yend, ptr %yn)
+  %zedge = call ptr @edge(ptr %zend, ptr %zn)
+{_put("%parents", _TUPLE, "%xedge", "p0")}{_put("%parents", _TUPLE + 8, "%yedge", "p1")}
+{_put("%parents", _TUPLE + 16, "%zedge", "p2")}
+  %keepx = xor i1 %yloose, true
+  %keepy = xor i1 %xloose, true
+  %kept = call ptr @PyTuple_New(i64 3)
+  call void @keep_one(ptr %x, i1 %keepx, ptr %kept, i64 0)
+  call void @keep_one(ptr %y, i1 %keepy, ptr %kept, i64 1)
+  call void @keep_one(ptr %z, i1 false, ptr %kept, i64 2)
+  %v0 = call i64 @version_of(ptr %x, i1 %keepx, i1 true)
+  %v1 = call i64 @version_of(ptr %y, i1 %keepy, i1 true)
+  %versions = call ptr @versions(i64 %v0, i64 %v1, i64 3)
+  call void @attach(ptr %out, ptr %plan, ptr %parents, ptr %kept, ptr %versions)
+  br label %done
+done:
+  ret ptr %out
+slow:
+{_at("%front", "%ctx", 8)}
+  %answer = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 3, ptr null)
+  ret ptr %answer
+}}
+
+define ptr @affine_front(ptr %self, ptr %args, i64 %n, ptr %names) {{
+{_at("%ctx", "%self", native._WORDS)}
+  %three = icmp eq i64 %n, 3
+  %plain = icmp eq ptr %names, null
+  %ok = and i1 %three, %plain
+  br i1 %ok, label %fast, label %other
+fast:
+  %x = load ptr, ptr %args
+  %py = getelementptr ptr, ptr %args, i64 1
+  %y = load ptr, ptr %py
+  %pz = getelementptr ptr, ptr %args, i64 2
+  %z = load ptr, ptr %pz
+  %out = call ptr @ternary(ptr %ctx, ptr %x, ptr %y, ptr %z, ptr %args)
+  ret ptr %out
+other:
+{_at("%front", "%ctx", 8)}
+  %answer = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}}
+"""
+
+
+def _module() -> str:
+    t, n, *_ = native._offsets(Node)
+    declared = "".join(f"declare {kind.split(' ')[0]} @{name}{kind[kind.index('('):]}\n"
+                       for name, kind in native._EXTERNAL.items())
+    shared = "".join(f"@g_{name} = external global i64\n" for name in native._GLOBALS)
+    return declared + shared + native._common(t, n) + _front(t)
+
+
+def adopt(front, plans: dict, name: str, doc: str):
+    """A function of three tensors that runs natively what it can, and `front` otherwise."""
+    text = Path(__file__).read_bytes() + Path(native.__file__).read_bytes()
+    key = cache().key(f"affine {hashlib.sha256(text).hexdigest()} {native._offsets(Node)}")
+    (address,) = addresses(key, ("affine_front",), _module, True)
+    context = array("q", [id(plans), id(front)])
+    fronts.keep.extend((plans, front, context))
+    return fronts._function(address, name, doc, context)

@@ -1,0 +1,157 @@
+"""Elementwise ops: promotion, operators, errors, gradients at the edges, and special values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+from flambeau.nn import functional as F
+
+INF, NAN = math.inf, math.nan
+
+
+def test_promotion_weighs_dimensions_before_numbers():
+    whole = fl.tensor([1, 2])
+    assert (whole + 1.5).dtype is fl.float32
+    assert (whole + fl.tensor(1.5, dtype=fl.float64)).dtype is fl.float64
+    assert (fl.ones(2) + fl.tensor(1.5, dtype=fl.float64)).dtype is fl.float32
+    assert (fl.tensor([True]) + fl.tensor([True])).tolist() == [True]
+    assert (whole / whole).dtype is fl.float32
+    assert fl.sqrt(whole).dtype is fl.float32
+    assert fl.abs(fl.tensor([3 + 4j])).tolist() == [5.0]
+
+
+def test_operators_leave_what_they_cannot_take():
+    x = fl.ones(2)
+    assert (x == None) is False  # noqa: E711
+    assert (x != "a") is True
+    assert x.__add__(None) is NotImplemented
+    with pytest.raises(TypeError):
+        bool(x < "a")
+    assert (x * np.float64(2)).dtype is fl.float32
+    assert (np.float64(2) * x).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("call, error", [
+    (lambda b, i: b - b, RuntimeError),
+    (lambda b, i: 1 - b, RuntimeError),
+    (lambda b, i: -b, RuntimeError),
+    (lambda b, i: b % b, NotImplementedError),
+    (lambda b, i: i ** -1, RuntimeError),
+    (lambda b, i: i // 0, RuntimeError),
+    (lambda b, i: i % fl.tensor([0, 1]), RuntimeError),
+    (lambda b, i: i.add_(1.5), RuntimeError),
+    (lambda b, i: fl.add(i, i, alpha=1.5), RuntimeError),
+    (lambda b, i: fl.abs(2), TypeError),
+    (lambda b, i: fl.maximum(i, 2), TypeError),
+    (lambda b, i: fl.where(i, i, i), RuntimeError),
+    (lambda b, i: fl.clamp(i), RuntimeError),
+    (lambda b, i: F.gelu(i.float(), approximate="no"), RuntimeError),
+    (lambda b, i: fl.exp(i, out=i), RuntimeError),
+])
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call(fl.tensor([True, False]), fl.tensor([1, 2]))
+
+
+def test_integer_powers_and_divisions():
+    x = fl.tensor([-7, 7, -3])
+    assert (x // 2).tolist() == [-4, 3, -2]
+    assert (x % 3).tolist() == [2, 1, 0]
+    assert fl.fmod(x, 3).tolist() == [-1, 1, 0]
+    assert fl.div(x, 2, rounding_mode="trunc").tolist() == [-3, 3, -1]
+    assert (x ** 3).tolist() == [-343, 343, -27]
+    assert fl.pow(fl.tensor([1, -1, 2]), fl.tensor([-3, -3, -3])).tolist() == [1, -1, 0]
+    assert (2 ** fl.tensor([0, 5, 62])).tolist() == [1, 32, 2**62]
+    assert (fl.tensor([3], dtype=fl.uint8) ** 6).tolist() == [729 % 256]
+
+
+def test_floored_division_of_floats_is_exact():
+    a, b = fl.tensor([1.0, -1.0, 0.3, 5.0]), fl.tensor([0.1, 0.1, 0.1, 0.0])
+    with np.errstate(divide="ignore"):
+        assert (a // b).tolist() == np.floor_divide(a.numpy(), b.numpy()).tolist()
+
+
+def test_out_is_resized_and_checked():
+    out = fl.empty(0)
+    assert fl.add(fl.ones(3), 1, out=out) is out
+    assert out.tolist() == [2.0, 2.0, 2.0]
+    wide = fl.empty(3, dtype=fl.float64)
+    assert fl.mul(fl.ones(3), 2, out=wide).dtype is fl.float64
+    with pytest.raises(RuntimeError):
+        fl.add(fl.ones(3, requires_grad=True), 1, out=fl.empty(3))
+
+
+def gradient(function, *values):
+    leaves = [fl.tensor(v, dtype=fl.float64, requires_grad=True) for v in values]
+    function(*leaves).sum().backward()
+    return [leaf.grad.tolist() for leaf in leaves]
+
+
+def test_gradients_at_ties_and_poles():
+    assert gradient(fl.maximum, [1.0, 2.0], [1.0, 3.0]) == [[0.5, 0.0], [0.5, 1.0]]
+    assert gradient(fl.abs, [-2.0, 0.0, 3.0]) == [[-1.0, 0.0, 1.0]]
+    assert gradient(fl.floor, [1.5]) == [[0.0]]
+    assert gradient(fl.relu, [-1.0, 0.0, 2.0]) == [[0.0, 0.0, 1.0]]
+    assert gradient(fl.sinc, [0.0]) == [[0.0]]
+    assert gradient(fl.pow, [0.0, 2.0], [0.0, 3.0])[0] == [0.0, 12.0]
+    assert gradient(lambda x: fl.clamp(x, 0, 1), [-1.0, 0.0, 0.5, 1.0, 2.0]) == [[0, 1, 1, 1, 0]]
+
+
+@pytest.mark.parametrize("name", ["gelu", "silu", "mish", "softplus", "logsigmoid", "elu", "selu",
+                                  "celu", "hardswish", "tanhshrink", "softsign"])
+@pytest.mark.parametrize("at", [-100.0, 100.0])
+def test_activations_are_finite_far_from_zero(name, at):
+    (found,) = gradient(getattr(F, name), [at])
+    assert all(math.isfinite(g) for g in found)
+
+
+def test_gradients_follow_changes_in_place():
+    x = fl.tensor([0.5, 1.0], requires_grad=True)
+    y = x * 1
+    y.sin_()
+    y.mul_(y)
+    y.sum().backward()
+    expected = 2 * np.sin([0.5, 1.0]) * np.cos([0.5, 1.0])
+    assert np.allclose(x.grad.tolist(), expected)
+
+
+COMPLEX = ("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "expm1", "log1p",
+           "reciprocal", "square")
+ARC = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh,
+       "acosh": np.arccosh, "atanh": np.arctanh}
+
+
+@pytest.mark.parametrize("name", [*COMPLEX, *ARC])
+def test_complex_functions(name):
+    z = np.array([0.3 + 0.4j, -0.7 + 2j, 5 - 0.1j, -30 - 1j, 1e-8 + 1e-9j])
+    found = getattr(fl, name)(fl.tensor(z)).numpy()
+    assert np.allclose(found, ARC.get(name, getattr(np, name, None))(z), rtol=1e-12)
+
+
+def test_complex_gradients_point_uphill():
+    z = fl.tensor([3 + 4j], requires_grad=True)
+    z.abs().sum().backward()
+    assert np.allclose(z.grad.tolist(), [0.6 + 0.8j])
+    w = fl.tensor([1 + 2j], requires_grad=True)
+    (w * w.conj()).sum().real.backward()
+    assert np.allclose(w.grad.tolist(), [2 + 4j])
+
+
+def test_special_values():
+    assert fl.special.ndtri(fl.tensor([0.0, 0.5, 1.0])).tolist() == [-INF, 0.0, INF]
+    tiny = fl.special.ndtri(fl.tensor([1e-300], dtype=fl.float64)).item()
+    assert math.isclose(tiny, -37.0471, rel_tol=1e-5)
+    assert np.allclose(fl.polygamma(2, fl.tensor([1.0, -1.5])).tolist(), [-2.4041138, -0.23620405])
+    assert np.allclose(fl.special.zeta(2.0, fl.tensor([1.0])).tolist(), math.pi**2 / 6)
+    upper = fl.igammac(fl.tensor([1.0, 3.0]), fl.tensor([2.0, 2.0]))
+    assert np.allclose(upper.tolist(), [math.exp(-2), 5 * math.exp(-2)])
+    assert fl.xlogy(fl.tensor([0.0, 0.0]), fl.tensor([0.0, NAN])).tolist()[0] == 0.0
+    parts = fl.frexp(fl.tensor([8.0, 0.0, -3.0, 1e-40]))
+    assert parts.exponent.tolist() == [4, 0, 2, -132]
+    assert fl.gcd(fl.tensor([12, -18, 0]), fl.tensor([18, 12, 5])).tolist() == [6, 6, 5]
+    assert fl.lcm(fl.tensor([4, 0]), fl.tensor([6, 0])).tolist() == [12, 0]
+    assert fl.special.bessel_j0(fl.tensor([2.404825557695773])).item() == pytest.approx(0, abs=1e-7)
