@@ -59,6 +59,9 @@ ALIASES = {
     "special.polygamma": "polygamma", "special.psi": "digamma", "special.round": "round",
     "special.sinc": "sinc", "special.xlogy": "xlogy", "special.softmax": "softmax",
     "special.log_softmax": "log_softmax", "special.logsumexp": "logsumexp",
+    "cosine_similarity": "nn.functional.cosine_similarity",
+    "group_norm": "nn.functional.group_norm", "layer_norm": "nn.functional.layer_norm",
+    "pairwise_distance": "nn.functional.pairwise_distance", "rms_norm": "nn.functional.rms_norm",
 }
 
 #: operator -> (op, whether the operands are swapped)
@@ -281,8 +284,21 @@ def fill(x: Tensor, value) -> Tensor:
     return x
 
 
+_adders: dict = {}  # machine code that adds to what is there, by kin
+
+
 def accumulate_into(have: Tensor, g: Tensor) -> None:
-    inplace.pointwise_into(registry["add"], have, (have, g), {})
+    """have += g, unrecorded: how gradients gather in a leaf."""
+    sig = have.sig
+    run = _adders.get(sig.kin) if g.sig is sig and sig.kin is not None else None
+    if run is None:
+        inplace.pointwise_into(registry["add"], have, (have, g), {})
+        if g.sig is sig and sig.kin is not None and sig.contiguous:
+            plan = registry["add"].kin_plans.get(("into", sig.kin, sig.kin, sig.kin, (("alpha", int),)))
+            if plan is not None:
+                _adders[sig.kin] = plan[2]
+    else:
+        run(have.ptr, have.ptr, g.ptr, 1, sig.numel)
     have.mem.version += 1
 
 
@@ -312,6 +328,7 @@ class _Constant(Pointwise):
 
 constant = _Constant()
 plug(constant)
+engine.constant = constant
 engine.fill = fill
 engine.accumulate_into = accumulate_into
 engine.copy_like = copy_like

@@ -24,7 +24,7 @@ def each(name: str, what: str, value, n: int) -> Ints:
                        f"got {what}={list(given)}")
 
 
-def pool_options(name: str, n: int, kernel_size, stride, padding, dilation=1):
+def pool_options(n: int, kernel_size, stride, padding, dilation=1, name="pool"):
     """One integer per dimension of each; the stride is the kernel size if none is given."""
     kernel = each(name, "kernel_size", kernel_size, n)
     empty = stride is None or (isinstance(stride, (list, tuple)) and not stride)

@@ -6,10 +6,12 @@ import sys
 
 import numpy as np
 
+from ..core.device import META
 from .eager import engine, extent
 from .modes import modes
 from .node import Node, Walk, edge_of
-from .tensor import LEAF, Tensor, empty, make
+from .storage import nowhere
+from .tensor import LEAF, Tensor, empty, make, signature
 
 
 def run_backward(tensors, gradients, retain: bool, create: bool, wanted=None):
@@ -73,10 +75,12 @@ _ones: dict = {}
 
 
 def ones(sig) -> Tensor:
-    """A 0-d or one-element 1."""
-    out = empty(sig)
-    engine.fill(out, 1)
-    return out
+    """One element that is 1. Its bytes are shared and held here, so nobody takes them for its own."""
+    found = _ones.get(sig.dtype)
+    if found is None:
+        found = _ones[sig.dtype] = empty(signature(sig.dtype, ()))
+        engine.fill(found, 1)
+    return make(sig, found.mem if sig.device is not META else nowhere())
 
 
 class _Ops:

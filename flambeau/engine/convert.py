@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from array import array
 
 import numpy as np
 
@@ -14,19 +15,30 @@ from .storage import adopt
 from .tensor import Signature, Tensor, empty, make, signature
 
 
+class _Memory:
+    """A tensor's memory as numpy asks for it; an array made of it keeps it, and so the storage."""
+
+    __slots__ = ("__array_interface__", "mem")
+
+
 def raw_array(x: Tensor) -> np.ndarray:
     """The tensor's own memory as an array, in numpy's carrier of its dtype."""
     sig = x.sig
     if sig.device is META:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    dtype = sig.dtype
     if sig.numel == 0:
-        return np.empty(sig.shape, sig.dtype.numpy)
-    itemsize = sig.dtype.itemsize
-    reach = 1 + sum((n - 1) * s for n, s in zip(sig.shape, sig.strides, strict=True))
-    buffer = (ctypes.c_char * (reach * itemsize)).from_address(x.ptr)
-    buffer._keep = x.mem  # the array's base holds the storage
-    return np.ndarray(sig.shape, sig.dtype.numpy, buffer, 0,
-                      tuple(s * itemsize for s in sig.strides))
+        return np.empty(sig.shape, dtype.numpy)
+    memory = _Memory()
+    memory.mem = x.mem
+    itemsize = dtype.itemsize
+    memory.__array_interface__ = {
+        "shape": tuple(sig.shape), "typestr": _TYPES[dtype], "data": (x.ptr, False), "version": 3,
+        "strides": None if sig.contiguous else tuple([s * itemsize for s in sig.strides])}
+    return np.asarray(memory)
+
+
+_TYPES = {d: d.numpy.str for d in dt.ALL}
 
 
 def to_array(x: Tensor) -> np.ndarray:
@@ -43,7 +55,10 @@ def from_numpy(array: np.ndarray) -> Tensor:
     if not array.dtype.isnative:
         raise ValueError("given numpy array has byte order different from the native byte order. "
                          "Conversion between byte orders is currently not supported.")
-    dtype = dt.from_numpy(array.dtype)
+    dtype = dt._BY_NUMPY.get(array.dtype) or dt.from_numpy(array.dtype)
+    if array.flags.c_contiguous:
+        return make(signature(dtype, array.shape),
+                    adopt(array.__array_interface__["data"][0], array.nbytes, array))
     strides = []
     for stride in array.strides:
         if stride < 0:
@@ -59,17 +74,29 @@ def from_numpy(array: np.ndarray) -> Tensor:
     return make(sig, adopt(address, array.nbytes, array))
 
 
+def owned(array: np.ndarray, dtype: dt.dtype) -> Tensor:
+    """A tensor that takes over an array nobody else has; small ones go to pooled memory."""
+    if dtype is dt.bfloat16 or array.nbytes < 1 << 16 or array.dtype != dtype.numpy or (
+            not array.flags.c_contiguous):
+        return copied(array, dtype)
+    return make(signature(dtype, array.shape),
+                adopt(array.__array_interface__["data"][0], array.nbytes, array))
+
+
 def copied(array: np.ndarray, dtype: dt.dtype | None = None) -> Tensor:
     """A tensor with its own copy of an array."""
     array = np.asarray(array)
-    source = dt.from_numpy(array.dtype) if array.dtype != object else None
-    wanted = dtype or source
+    wanted = dtype or dt._BY_NUMPY.get(array.dtype) or dt.from_numpy(array.dtype)
     if wanted is dt.bfloat16:
         return engine.cast(copied(array.astype(np.float32)), dt.bfloat16)
     out = empty(signature(wanted, array.shape))
-    if out.sig.numel:
-        with np.errstate(all="ignore"):
-            raw_array(out)[...] = array
+    if not out.sig.numel:
+        return out
+    if array.dtype == wanted.numpy and array.flags.c_contiguous:
+        ctypes.memmove(out.ptr, array.__array_interface__["data"][0], array.nbytes)
+        return out
+    with np.errstate(all="ignore"):
+        raw_array(out)[...] = array
     return out
 
 
@@ -149,6 +176,30 @@ def from_data(data, dtype: dt.dtype | None = None, where=CPU) -> Tensor:
     return _from_sequence(data, dtype, where)
 
 
+#: dtype -> the code of Python's arrays of such elements
+_CODES = {dt.float32: "f", dt.float64: "d", dt.int64: "q", dt.int32: "i", dt.int16: "h",
+          dt.int8: "b", dt.uint8: "B"}
+_WHOLE, _REAL = ({int}, {int, bool}), ({float}, {float, int}, {float, int, bool}, {float, bool})
+
+
+def from_flat(data, dtype: dt.dtype | None):
+    """A tensor of a flat sequence of Python numbers; None if it is anything else."""
+    types = set(map(type, data))
+    if types == {bool} and dtype in (None, dt.bool_):
+        found, raw = dt.bool_, bytes(data)
+    else:
+        found = dtype or (dt.int64 if types in _WHOLE else dt.default_float())
+        if found not in _CODES or (types not in _WHOLE and types not in _REAL):
+            return None
+        try:
+            raw = array(_CODES[found], data).tobytes()
+        except (OverflowError, TypeError):
+            return None
+    out = empty(signature(found, (len(data),)))
+    ctypes.memmove(out.ptr, raw, len(raw))
+    return out
+
+
 def _from_sequence(data, dtype, where) -> Tensor:
     plain = _plain_numbers(data)
     if plain is not None:
@@ -223,18 +274,43 @@ def _outer_shape(data) -> tuple[int, ...]:
     return ()
 
 
+#: dtype -> what reads elements of it at an address
+_READERS = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double, dt.int64: ctypes.c_int64,
+            dt.int32: ctypes.c_int32, dt.int16: ctypes.c_int16, dt.int8: ctypes.c_int8,
+            dt.uint8: ctypes.c_uint8, dt.bool_: ctypes.c_bool}
+
+
 def item(x: Tensor):
     """The only element as a Python number."""
-    if x.sig.numel != 1:
-        raise RuntimeError(f"a Tensor with {x.sig.numel} elements cannot be converted to Scalar")
-    if x.sig.device is META:
+    sig = x.sig
+    if sig.numel != 1:
+        raise RuntimeError(f"a Tensor with {sig.numel} elements cannot be converted to Scalar")
+    if sig.device is META:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+    reader = _READERS.get(sig.dtype)
+    if reader is not None:
+        return reader.from_address(x.ptr).value
     return to_array(x).item()
 
 
 def tolist(x: Tensor):
     """The elements as nested lists."""
-    return to_array(x).tolist()
+    sig = x.sig
+    reader = _READERS.get(sig.dtype)
+    if reader is None or not sig.contiguous or not sig.numel or sig.device is META:
+        return to_array(x).tolist()
+    if not sig.rank:
+        return reader.from_address(x.ptr).value
+    raw = ctypes.string_at(x.ptr, sig.nbytes)
+    if sig.dtype is dt.bool_:
+        found = list(map(bool, raw))
+    else:
+        read = array(_CODES[sig.dtype])
+        read.frombytes(raw)
+        found = read.tolist()
+    for n in reversed(sig.shape[1:]):
+        found = [found[i:i + n] for i in range(0, len(found), n)]
+    return found
 
 
 def meta_like(sig: Signature) -> Signature:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 from operator import index
 
 import numpy as np
 
+from ..core import device as places
 from ..core import dtype as dt
 from ..core import formats as fm
 from ..core.device import CPU, META, resolve
 from . import convert, inplace
 from .eager import engine
 from .modes import modes
-from .storage import adopt, allocate
-from .tensor import LEAF, Size, Tensor, empty as raw_empty, make, signature
+from .storage import adopt, allocate, grow
+from .tensor import LEAF, Size, Tensor, forget_plans, make, signature
+from .tensor import empty as raw_empty
+from .tensor import new as fresh
 
 #: Python's own types, which torch takes for dtypes
 PYTHON_TYPES = {float: dt.float64, int: dt.int64, bool: dt.bool_, complex: dt.complex128}
@@ -107,23 +109,78 @@ def out_dtype(name: str, dtype, out, otherwise=None):
 # -- one value ----------------------------------------------------------------------------------------
 
 
-def _constant(name: str, value: int):
-    """zeros and ones."""
+#: (sizes as given, dtype, device) -> signature, for calls without other options
+_known: dict = {}
+forget_plans.append(_known.clear)
+
+
+def _plain(name: str, value):
+    """zeros, ones and empty: calls met before take one lookup, one block and one kernel."""
 
     def create(*size, out=None, dtype=None, layout=None, device=None, pin_memory=False,
-               requires_grad=False, **named):
+               requires_grad=False, memory_format=None, **named):
+        try:
+            sig = _known[size, dtype or dt._Default.value, device]
+        except (KeyError, TypeError):
+            sig = None
+        if (sig is None or not _all_ints(size) or requires_grad or out is not None or layout is not None or named
+                or pin_memory or memory_format is not None or modes.inference
+                or places._Default.value is not CPU):
+            return general(size, out, dtype, layout, device, pin_memory, requires_grad,
+                           memory_format, named)
+        try:
+            mem = sig.pop()
+        except IndexError:
+            mem = grow(sig.nbytes)
+        x = fresh(Tensor)
+        x.sig, x.mem, x.ptr, x.node = sig, mem, mem.address, None
+        return x if value is None else filled(x, value)
+
+    def general(size, out, dtype, layout, device, pin_memory, requires_grad, memory_format, named):
+        if memory_format is not None and value is not None:
+            raise TypeError(f"{name}() got an unexpected keyword argument 'memory_format'")
         shape = sizes(name, _given_size(name, size, named))
-        sig = signature(out_dtype(name, dtype, out), shape, None, resolve(device))
-        x = filled(raw_empty(sig), value)
+        strides = None if memory_format is None else fm.strides_of(shape, memory_format)
+        sig = signature(out_dtype(name, dtype, out), shape, strides, resolve(device))
         if out is not None:
-            return place_in(name, out, x, dtype)
-        if layout is None and not pin_memory and not requires_grad and not modes.inference:
-            return x
+            return _into(name, out, sig, value, dtype)
+        if strides is None and sig.device is CPU and size:
+            _remember(size, sig, device)
+        x = raw_empty(sig) if value is None else filled(raw_empty(sig), value)
         return finish(name, x, layout, pin_memory, requires_grad)
 
     create.__name__ = create.__qualname__ = name
-    create.__doc__ = f"A tensor of {name}, of the given size."
+    create.__doc__ = f"A tensor of {name}, of the given size." if value is not None else (
+        "A tensor whose elements are not set.")
     return create
+
+
+def _all_ints(size: tuple) -> bool:
+    """Whether sizes that were looked up are what was remembered: 2.0 is found where 2 is."""
+    if type(size[0]) is not int and len(size) == 1:
+        size = size[0]
+    for n in size:  # noqa: SIM110  (a generator costs as much as the rest of the call)
+        if type(n) is not int:
+            return False
+    return True
+
+
+def _into(name: str, out: Tensor, sig, value, dtype) -> Tensor:
+    """`out=` of zeros, ones and empty."""
+    if value is not None:
+        return place_in(name, out, filled(raw_empty(sig), value), dtype)
+    if out.sig.shape != sig.shape:
+        engine.resize(out, sig.shape)
+    return out
+
+
+def _remember(size: tuple, sig, device) -> None:
+    if len(_known) > 10_000:
+        _known.clear()
+    try:
+        _known[size, sig.dtype, device] = sig
+    except TypeError:
+        pass  # a list of sizes cannot be looked up
 
 
 def _given_size(name: str, size: tuple, named: dict) -> tuple:
@@ -139,23 +196,50 @@ def _given_size(name: str, size: tuple, named: dict) -> tuple:
     return size
 
 
+_fillers: dict = {}  # (kin, type of number) -> machine code that fills contiguous memory
+forget_plans.append(_fillers.clear)
+
+
 def filled(x: Tensor, value) -> Tensor:
     """Every element of a dense new tensor set to a number."""
-    if x.sig.device is META or not x.sig.numel:
-        return x
-    if value == 0 and type(value) is int:
-        ctypes.memset(x.ptr, 0, x.sig.nbytes)
-        return x
-    return engine.fill(x, value)
+    sig = x.sig
+    try:
+        run = _fillers[sig.kin, type(value)]
+    except KeyError:
+        run = None
+    if run is None:
+        return _first_fill(x, value)
+    if sig.numel:
+        run(x.ptr, value, sig.numel)
+    return x
 
 
-zeros = _constant("zeros", 0)
-ones = _constant("ones", 1)
+def _first_fill(x: Tensor, value) -> Tensor:
+    sig, kind = x.sig, type(value)
+    if sig.device is META or not sig.numel:
+        return x
+    engine.fill(x, value)
+    if sig.kin is not None and kind in (int, float, bool):
+        plan = engine.constant.kin_plans.get(("into", sig.kin, kind, ()))
+        if plan is not None:
+            _fillers[sig.kin, kind] = plan[2]
+    return x
+
+
+zeros = _plain("zeros", 0)
+ones = _plain("ones", 1)
+empty = _plain("empty", None)
 
 
 def full(size, fill_value, *, out=None, dtype=None, layout=None, device=None, pin_memory=False,
          requires_grad=False):
     """A tensor of one value; without a dtype it has the value's own."""
+    if out is None and layout is None and not pin_memory and not modes.inference:
+        x = _full_again(size, fill_value, dtype, device)
+        if x is not None:
+            if requires_grad:
+                return finish("full", x, None, False, True)
+            return x
     if not isinstance(size, (tuple, list)):
         raise TypeError("full(): argument 'size' (position 1) must be tuple of ints, not "
                         f"{type(size).__name__}")
@@ -164,10 +248,29 @@ def full(size, fill_value, *, out=None, dtype=None, layout=None, device=None, pi
     kind = out_dtype("full", dtype, out, own or dt.of_scalar(value))
     where = resolve(device)
     check_fits(value, kind)
-    x = filled(raw_empty(signature(kind, sizes("full", (size,)), None, where)), value)
+    sig = signature(kind, sizes("full", (size,)), None, where)
+    if out is None and where is CPU and type(size) in (tuple, Size):
+        _remember((size,), sig, device)
+    x = filled(raw_empty(sig), value)
     if out is not None:
         return place_in("full", out, x, dtype)
     return finish("full", x, layout, pin_memory, requires_grad)
+
+
+_FLOATING = frozenset((dt.float32, dt.float64))
+
+
+def _full_again(size, value, dtype, device):
+    """A shape met before, filled with a float: nothing can be wrong with that; else None."""
+    if type(value) is not float or places._Default.value is not CPU or abs(value) > 3e38:
+        return None
+    try:
+        sig = _known[(size,), dtype or dt._Default.value, device]
+    except (KeyError, TypeError):
+        return None
+    if sig.dtype not in _FLOATING or not _all_ints((size,)):
+        return None
+    return filled(raw_empty(sig), value)
 
 
 def number(value):
@@ -221,22 +324,6 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, pin_memory
     if out is not None:
         return place_in("eye", out, x, dtype)
     return finish("eye", x, layout, pin_memory, requires_grad)
-
-
-def empty(*size, out=None, dtype=None, layout=None, device=None, pin_memory=False,
-          requires_grad=False, memory_format=None, **named):
-    """A tensor whose elements are not set."""
-    shape = sizes("empty", _given_size("empty", size, named))
-    strides = None if memory_format is None else fm.strides_of(shape, memory_format)
-    sig = signature(out_dtype("empty", dtype, out), shape, strides, resolve(device))
-    if out is not None:
-        if out.sig.shape != shape:
-            engine.resize(out, shape)
-        return out
-    x = raw_empty(sig)
-    if layout is None and not pin_memory and not requires_grad and not modes.inference:
-        return x
-    return finish("empty", x, layout, pin_memory, requires_grad)
 
 
 def empty_strided(size, stride, *, dtype=None, layout=None, device=None, requires_grad=False,
@@ -293,11 +380,27 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
                       "sourceTensor.detach().clone().requires_grad_(True), rather than "
                       "torch.tensor(sourceTensor).", UserWarning, stacklevel=2)
     kind = None if dtype is None else as_dtype("tensor", dtype)
+    if device is None and not (requires_grad or pin_memory or modes.inference) and (
+            places._Default.value is CPU):
+        x = _simple(data, kind)
+        if x is not None:
+            return x
     where = data.sig.device if device is None and isinstance(data, Tensor) else resolve(device)
     x = moved(convert.from_data(data, kind, where), where)
     if pin_memory or requires_grad or modes.inference:
         return finish("tensor", x, None, pin_memory, requires_grad)
     return x
+
+
+def _simple(data, dtype):
+    """Tensors of one number or of a flat list of them, without a detour; None for anything else."""
+    kind = type(data)
+    if kind is list or kind is tuple:
+        return convert.from_flat(data, dtype)
+    if dtype is None and (kind is float or kind is bool or (
+            kind is int and -2**63 <= data < 2**63)):
+        return filled(raw_empty(signature(dt.of_scalar(data), ())), data)
+    return None
 
 
 def moved(x: Tensor, where) -> Tensor:

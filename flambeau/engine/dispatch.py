@@ -148,9 +148,16 @@ def from_array(array, wanted: dt.dtype | None) -> Tensor:
 
 def composite_front(op: Composite):
     if op.formula is None:
+        body = op.body
+
         def front(*args, **kwargs):
-            found = intercepted(op, args, kwargs) if _overridden(args) else None
-            return op.body(*args, **_renamed(op, kwargs)) if found is None else found[0]
+            for a in args:
+                if isinstance(a, Tensor) and a.sig.tag is not None:
+                    found = intercepted(op, args, kwargs)
+                    if found is not None:
+                        return found[0]
+                    break
+            return body(*args, **_renamed(op, kwargs)) if kwargs else body(*args)
         return front
 
     def front_with_formula(*args, **kwargs):
@@ -161,12 +168,9 @@ def composite_front(op: Composite):
         tensors = tensors_of(op, bound)
         if not wants_gradient(tensors):
             return op.body(**bound)
-        modes.grad = False
-        try:
-            outs = op.body(**bound)
-        finally:
-            modes.grad = True
-        if any(o is t for o in flat([outs]) for t in flat(tensors)):
+        outside = {name: _outside(bound[name]) for name in op.tensor_names}
+        outs = op.body(**{**bound, **outside})
+        if isinstance(outs, Tensor) and any([outs is t for t in outside.values()]):
             outs = engine.clone(outs)
         record(op, bound, outs)
         return outs
@@ -174,8 +178,11 @@ def composite_front(op: Composite):
     return front_with_formula
 
 
-def _overridden(args) -> bool:
-    return any(isinstance(a, Tensor) and a.sig.tag is not None for a in args)
+def _outside(value):
+    """A tensor, or a list of them, as its bytes alone: what is done with it is not recorded."""
+    if isinstance(value, Tensor):
+        return value if value.node is None else make(value.sig, value.mem, value.ptr)
+    return [_outside(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _renamed(op: Op, kwargs: dict) -> dict:

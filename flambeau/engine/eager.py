@@ -194,7 +194,8 @@ def is_number(a) -> bool:
 
 
 #: ops that take numbers alone
-OF_NUMBERS = frozenset(("add", "sub", "mul", "true_divide"))
+OF_NUMBERS = frozenset(("add", "sub", "mul", "true_divide", "truncated_quotient",
+                        "floored_quotient"))
 
 
 def from_numbers(op: Pointwise, args: tuple) -> tuple:
@@ -286,24 +287,31 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict,
 
     Returns how to go back, which `before` is told while the tensor is still what it was.
     """
-    args = tuple(operand(op, a) for a in args)
+    args = tuple([operand(op, a) for a in args])
     keyed, numbers = pw.split_attributes(op, attributes)
-    same_place(op, (target, *args))
-    key = ("into", target.sig, *[a.sig if isinstance(a, Tensor) else
-                                 (type(a), a) if op.bakes(a) else type(a) for a in args], keyed)
-    plan = op.plans.get(key)
+    sources = [a for a in args if isinstance(a, Tensor)]
+    kindred = target.sig.kin is not None and all(
+        [s.sig is target.sig or (s.sig.kin is not None and s.sig.shape == target.sig.shape)
+         for s in sources])
+    table = op.kin_plans if kindred else op.plans
+    key = ("into", target.sig.kin if kindred else target.sig,
+           *[(a.sig.kin if kindred else a.sig) if isinstance(a, Tensor) else
+             (type(a), a) if op.bakes(a) else type(a) for a in args], keyed)
+    plan = table.get(key)
     if plan is None:
+        same_place(op, (target, *args))
         operands = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
         if op.check is not None:
             op.check(operands, attributes)
-        plan = op.plans[key] = pw.plan(op, operands, keyed, target.sig)
+        plan = table[key] = pw.plan(op, operands, keyed, target.sig)
+    _, _, run, last, back = plan[:5]
     if before is not None:
-        before(plan[4])
-    sources = [a for a in args if isinstance(a, Tensor)]
+        before(back)
     safe = [s if not overlaps(s, target) else engine.clone(s.detach()) for s in sources]
-    plan[2](target.ptr, *[s.ptr for s in safe], *flat_numbers(
-        op, args, dict(zip(range(len(numbers)), numbers, strict=True))), plan[3])
-    return plan[4]
+    run(target.ptr, *[s.ptr for s in safe], *flat_numbers(
+        op, args, dict(zip(range(len(numbers)), numbers, strict=True))),
+        target.sig.numel if kindred else last)
+    return back
 
 
 def overlaps(source: Tensor, target: Tensor) -> bool:
@@ -361,8 +369,14 @@ def changed(x: Tensor) -> None:
 interceptors: list = []
 
 
+#: types of arguments that are known to let every call be
+PLAIN: set[type] = {Tensor, int, float, bool, complex, str, type(None), dt.dtype}
+
+
 def intercepted(op: Op, args, kwargs):
     """A 1-tuple with the result if somebody else answers this call, else None."""
+    if not kwargs and PLAIN.issuperset(map(type, args)):
+        return None
     for ask in interceptors:
         found = ask(op, args, kwargs)
         if found is not None:

@@ -19,6 +19,8 @@ NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
 def bind(op: Op, args: tuple, kwargs: dict) -> dict:
     """Arguments by parameter name, defaults filled in; torch's TypeError if they do not fit."""
     names = op.names
+    if not kwargs and len(args) == len(names):
+        return dict(zip(names, args, strict=True))
     if len(args) > len(names):
         raise TypeError(f"{op.name}() takes {len(names)} positional arguments but {len(args)} were "
                         "given")
@@ -59,9 +61,13 @@ def flat(values) -> list:
 
 
 def wants_gradient(tensors) -> bool:
-    if not modes.grad:
-        return False
-    return any(isinstance(t, Tensor) and t.node is not None for t in flat(tensors))
+    for t in tensors:
+        if isinstance(t, (list, tuple)):
+            if wants_gradient(t):
+                return True
+        elif isinstance(t, Tensor) and t.node is not None:
+            return modes.grad
+    return False
 
 
 class FormulaBack:
@@ -78,27 +84,35 @@ class FormulaBack:
 
     def pull(self, node, g):
         op = self.op
-        kept = kept_values(node)
+        several = len(node.sigs) > 1
         values = []
-        for name, value in zip(op.wanted, kept, strict=True):
+        for name, value in zip(op.wanted, kept_values(node)):  # noqa: B905
             if name == "g":
-                value = g if len(node.sigs) == 1 else tuple(g)
+                value = tuple(g) if several else g
             elif name == "out" and modes.grad:
                 value = self._results(node, value)
             values.append(value)
         parts = op.formula(*values)
-        if not isinstance(parts, (tuple, list)):
-            parts = (parts,)
-        flattened = flat(parts)
+        if type(parts) is Tensor and len(node.parents) == 1:
+            return [again(parts) if parts is g else parts]
+        return self._one_each(node, g, parts)
+
+    def _one_each(self, node, g, parts) -> list:
+        """One gradient per parent; one handed on as it came, or given twice, is nobody's own."""
+        flattened = flat(parts if isinstance(parts, (tuple, list)) else (parts,))
         if len(flattened) != len(node.parents):
-            raise RuntimeError(f"the gradient of {op.name} gives {len(flattened)} values for "
+            raise RuntimeError(f"the gradient of {self.op.name} gives {len(flattened)} values for "
                                f"{len(node.parents)} tensors")
-        found = [None if parent is None else part() if inspect.isfunction(part) else part
-                 for part, parent in zip(flattened, node.parents, strict=True)]
-        # A gradient handed on as it came, or given twice, is nobody's own.
-        return [again(part) if part is g or (part is not None and any(
-                    part is f for f in found[:i])) else part
-                for i, part in enumerate(found)]
+        found: list = []
+        for part, parent in zip(flattened, node.parents, strict=True):
+            if parent is None or part is None:
+                found.append(None)
+                continue
+            if inspect.isfunction(part):
+                part = part()
+            found.append(again(part) if part is g or any([part is f for f in found])
+                         and part is not None else part)
+        return found
 
     @staticmethod
     def _results(node, value):
@@ -140,25 +154,41 @@ def numbered_back(op: Op) -> FormulaBack:
 
 def record(op: Op, bound: dict, outs, back=None) -> None:
     """Attach a step to its result or results."""
-    results = [o for o in (outs if isinstance(outs, (tuple, list)) else (outs,))]
-    tensors = flat(tensors_of(op, bound))
-    parents = tuple(edge_of(t) if isinstance(t, Tensor) and t.node is not None else None
-                    for t in tensors)
-    kept = []
+    results = (outs,) if isinstance(outs, Tensor) else tuple(outs)
+    node = new_node(back or back_of(op), _parents(op, bound), _kept(op, bound, results),
+                    tuple([o.sig for o in results]))
+    if len(results) == 1:
+        results[0].node = node
+        return
+    for number, o in enumerate(results):
+        if o.sig.dtype.kind in "fc":
+            o.node = Edge(node, number)
+
+
+def _parents(op: Op, bound: dict) -> tuple:
+    """Where gradients go: an edge per tensor, None where none is wanted."""
+    found = []
+    for name in op.tensor_names:
+        value = bound[name]
+        for t in value if isinstance(value, (list, tuple)) else (value,):
+            found.append(edge_of(t) if isinstance(t, Tensor) and t.node is not None else None)
+    return tuple(found)
+
+
+def _kept(op: Op, bound: dict, results: tuple) -> tuple:
+    """What the formula names, of what it is known by now."""
+    kept: list = []
     for name in op.wanted:
-        if name == "g":
+        if name in bound:
+            value = bound[name]
+            kept.append(tuple(value) if type(value) is list else value)
+        elif name == "g":
             kept.append(None)
         elif name == "out":
-            aliases = tuple(make(o.sig, o.mem, o.ptr) for o in results)
+            aliases = tuple([make(o.sig, o.mem, o.ptr) for o in results])
             kept.append(aliases if len(aliases) > 1 else aliases[0])
-        elif name.endswith("_meta"):
+        else:
             value = bound[name.removesuffix("_meta")]
             kept.append([v.sig for v in value] if isinstance(value, (list, tuple)) else
                         value.sig if isinstance(value, Tensor) else value)
-        else:
-            value = bound[name]
-            kept.append(tuple(value) if isinstance(value, list) else value)
-    node = new_node(back or back_of(op), parents, tuple(kept), tuple(o.sig for o in results))
-    for number, o in enumerate(results):
-        if o.sig.dtype.kind in "fc":
-            o.node = node if len(results) == 1 else Edge(node, number)
+    return tuple(kept)

@@ -18,8 +18,8 @@ from .access import check_bounds
 from .convert import from_data, raw_array, to_array
 from .eager import changed, check_writable, engine, intercepted, new_table
 from .modes import modes
-from .selection import Selection, put_, taken
 from .node import fronts
+from .selection import Frame, Selection, put_, taken
 from .tensor import Tensor, signature
 from .views import MISSING, take, view_plan
 
@@ -103,10 +103,49 @@ def getitem(x: Tensor, index):
         found = intercepted(getitem_op, (x, index), {})
         if found is not None:
             return found[0]
+    key = plain_key(index)
+    if key is not None:
+        return _run_basic(x, key)
     key, tensors = parsed(x, index)
     if tensors is None:
         return _run_basic(x, key)
-    return advanced(_run_basic(x, key), tensors, x)
+    view = x if key == _WHOLE else _run_basic(x, key)
+    return taken(view, selection(view, tensors), "IndexBackward0")
+
+
+_WHOLE = (("slice", None, None, 1),)
+_PLAIN = frozenset((int, type(None), type(Ellipsis)))
+
+
+def plain_key(index):
+    """The key of an index of plain integers, slices, None and one Ellipsis; else None."""
+    kind = type(index)
+    if kind is slice:
+        items = (index,)
+    elif kind is tuple:
+        items = index
+    elif index is None or index is Ellipsis:
+        return (index,)
+    else:
+        return None
+    key, dots = [], 0
+    for item in items:
+        kind = type(item)
+        if kind is slice:
+            start, stop, step = item.start, item.stop, item.step
+            if step is None:
+                step = 1
+            if (start is None or type(start) is int) and (stop is None or type(stop) is int) and (
+                    type(step) is int and step > 0):
+                key.append(("slice", start, stop, step))
+            else:
+                return None
+        elif kind in _PLAIN:
+            dots += item is Ellipsis
+            key.append(item)
+        else:
+            return None
+    return tuple(key) if dots < 2 else None
 
 
 class _GetItem:
@@ -261,24 +300,36 @@ def selection(view: Tensor, tensors: list) -> Selection:
         else:
             indices.append(item)
             dims.append(d)
-    shapes = [tuple(i.sig.shape) for i in indices]
+    key = (shape, tuple(dims), tuple([i.sig for i in indices]))
+    frame = _frames.get(key)
+    if frame is None:
+        frame = _frames[key] = _frame(*key)
+    for index, d in zip(indices, dims, strict=True):
+        n = shape[d]
+        check_bounds(index, -n, n, lambda i, d=d, n=n: IndexError(
+            f"index {i} is out of bounds for dimension {d} with size {n}"))
+    return Selection(frame, tuple(indices))
+
+
+_frames = new_table()
+
+
+def _frame(shape, dims: tuple, kinds: tuple) -> Frame:
+    """Loops over the broadcast indices where they stand, or in front if they stand apart."""
+    shapes = [tuple(k.shape) for k in kinds]
     try:
         wide = sh.broadcast("index", *shapes)
     except RuntimeError:
         raise IndexError("shape mismatch: indexing tensors could not be broadcast together with "
                          f"shapes {', '.join(str(list(s)) for s in shapes)}") from None
-    for index, d in zip(indices, dims, strict=True):
-        n = shape[d]
-        check_bounds(index, -n, n, lambda i, d=d, n=n: IndexError(
-            f"index {i} is out of bounds for dimension {d} with size {n}"))
     free = [d for d in range(len(shape)) if d not in dims]
-    adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
+    adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
     before = [d for d in free if d < dims[0]] if adjacent else []
     after = [d for d in free if d not in before]
     loops = (*(shape[d] for d in before), *wide, *(shape[d] for d in after))
-    steps = [(*(0,) * len(before), *sh.expand_strides(i.sig.shape, i.sig.strides, wide),
-              *(0,) * len(after)) for i in indices]
-    return Selection(loops, indices, steps, dims, (*before, *(None,) * len(wide), *after), True)
+    steps = [(*(0,) * len(before), *sh.expand_strides(k.shape, k.strides, wide),
+              *(0,) * len(after)) for k in kinds]
+    return Frame(loops, kinds, steps, dims, (*before, *(None,) * len(wide), *after), True)
 
 
 def _mask(view: Tensor, mask: Tensor, d: int) -> list[Tensor]:
@@ -296,11 +347,6 @@ def _mask(view: Tensor, mask: Tensor, d: int) -> list[Tensor]:
     return [from_data(places) for places in raw_array(mask).nonzero()]
 
 
-def advanced(view: Tensor, tensors: list, x: Tensor) -> Tensor:
-    """The elements of a view that index tensors select."""
-    return taken(view, selection(view, tensors), "IndexBackward0")
-
-
 # -- assignment -----------------------------------------------------------------------------------
 
 
@@ -310,8 +356,11 @@ def setitem(x: Tensor, index, value) -> None:
         found = intercepted(setitem_op, (x, index, value), {})
         if found is not None:
             return
-    key, tensors = parsed(x, index)
-    view = _run_basic(x, key)
+    key = (index,) if type(index) is int else plain_key(index)
+    tensors = None
+    if key is None:
+        key, tensors = parsed(x, index)
+    view = _run_basic(x, key) if tensors is None or key != _WHOLE else x
     if tensors is None:
         assign(view, value)
         return

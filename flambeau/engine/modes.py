@@ -33,6 +33,8 @@ class Modes(threading.local):
     pack = ()  # saved-tensor hooks: (pack, unpack) pairs, innermost last
 
     def __setattr__(self, name, value):
+        if getattr(self, name) is value:
+            return
         super().__setattr__(name, value)
         me = threading.get_ident()
         if name == "grad":

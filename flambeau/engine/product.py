@@ -79,7 +79,7 @@ class _Side:
 
 
 def plan(x: Signature, w: Signature, back=None, biased: bool = False) -> tuple:
-    """The plan of x @ w; one without a signature where an operand must be copied first, or BLAS has no such dtype."""
+    """The plan of x @ w; a slow one where BLAS has no such dtype or cannot read an operand."""
     shape = product_shape(x, w)
     where = META if META in (x.device, w.device) else CPU
     out = signature(x.dtype, shape, None, where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 
 import numpy as np
@@ -42,6 +43,9 @@ def write(x: Tensor, values: np.ndarray) -> None:
     if x.sig.dtype is dt.bfloat16:
         values = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)).astype(
             np.uint16)
+    if x.sig.contiguous and values.dtype == x.sig.dtype.numpy and values.flags.c_contiguous:
+        ctypes.memmove(x.ptr, values.__array_interface__["data"][0], x.sig.nbytes)
+        return
     target = convert.raw_array(x)
     if not x.sig.contiguous:
         target = target.transpose(streams.fill_order(x.sig.shape, x.sig.strides))
@@ -225,8 +229,15 @@ def rand(*size, generator=None, out=None, dtype=None, layout=None, device=None, 
     """Uniform numbers of [0, 1)."""
     shape = create.sizes("rand", create._given_size("rand", size, named))
     kind, rng = _float_dtype("rand", dtype, out), twister_of(generator)
-    return new_random("rand", shape, lambda n, d: streams.uniform(rng, n, d), out, kind, layout,
-                      device, pin_memory, requires_grad)
+    return new_random("rand", shape, lambda n, d: _unit(rng, n, d), out, kind, layout, device,
+                      pin_memory, requires_grad)
+
+
+def _unit(rng, n: int, d: str):
+    """Uniform numbers of [0, 1)."""
+    if n <= streams.CHUNK and d in ("float32", "float64"):
+        return streams.unit(rng, n, streams.work_kind(d))
+    return streams.uniform(rng, n, d)
 
 
 def randn(*size, generator=None, out=None, dtype=None, layout=None, device=None, pin_memory=False,
@@ -337,7 +348,7 @@ def _random_like(name: str, kinds: str, drawing):
 
 
 rand_like = _random_like("rand_like", "fc",
-                         lambda sig, rng: lambda n, d: streams.uniform(rng, n, d))
+                         lambda sig, rng: lambda n, d: _unit(rng, n, d))
 randn_like = _random_like("randn_like", "fc",
                           lambda sig, rng: _standard(sig.dtype, rng, sig.contiguous))
 

@@ -12,7 +12,7 @@ from ..core import dtype as dt
 from ..core import expr as ex
 from ..core import shape as sh
 from ..core.device import META
-from ..core.kernel import Fold, Kernel, Store
+from ..core.kernel import Fold, Kernel, Operand, Store
 from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..ops.declare import Reduction
@@ -221,13 +221,22 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     compute = operating.compute
     if op.wide and count >= MANY:
         compute = _WIDER.get(compute, compute)
-    stages, finished, params, counts = _stages(op, x.dtype, compute, walk.kept,
-                                               op.indexed and count < 2**31)
-    stores = tuple(Store(k, ex.cast(value, s.dtype.compute)) for k, (value, s) in enumerate(
-        zip(finished, sigs, strict=True)))
-    kernel = Kernel(operands_of(walk, [*(s.dtype for s in sigs), x.dtype], len(sigs)), params,
-                    walk.kept, walk.reduced, lanes_of(walk), (*stages, ("row", stores)))
-    return sigs, compile_kernel(kernel), walk.last, (float(count),) if counts else (), walk
+    run, counts = _code(op, x.dtype, compute, tuple(s.dtype for s in sigs), walk.steps, walk.kept,
+                        walk.reduced, lanes_of(walk), op.indexed and count < 2**31)
+    return sigs, run, walk.last, (float(count),) if counts else (), walk
+
+
+@lru_cache(maxsize=4096)
+def _code(op: Reduction, source: dt.dtype, compute: dt.dtype, results: tuple, steps: tuple,
+          kept: int, reduced: int, lanes: str, narrow: bool):
+    """Machine code of a reduction for every shape of a layout, and whether it takes the count."""
+    stages, finished, params, counts = _stages(op, source, compute, kept, narrow)
+    stores = tuple(Store(k, ex.cast(value, d.compute)) for k, (value, d) in enumerate(
+        zip(finished, results, strict=True)))
+    operands = tuple(Operand(d, step, k < len(results))
+                     for k, (d, step) in enumerate(zip((*results, source), steps, strict=True)))
+    kernel = Kernel(operands, params, kept, reduced, lanes, (*stages, ("row", stores)))
+    return compile_kernel(kernel), counts
 
 
 def _running_plan(op: Reduction, x: Signature, dim, dims, operating: dt.dtype, wanted):

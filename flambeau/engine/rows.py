@@ -25,7 +25,11 @@ _plans = new_table()
 def run(program: Program, tensors, dims: tuple[int, ...], numbers: dict):
     """The result of a row program over the dimensions `dims`, or the tuple of its results."""
     sigs = tuple([None if t is None else t.sig for t in tensors])
-    key = (program, sigs, dims, *[float if type(v) is float else v for v in numbers.values()])
+    floats = []
+    key: tuple = (program, sigs, dims)
+    if numbers:
+        floats = [v for v in numbers.values() if type(v) is float]
+        key = (*key, *[float if type(v) is float else v for v in numbers.values()])
     plan = _plans.get(key)
     if plan is None:
         plan = _plans[key] = _plan(program, sigs, dims, numbers)
@@ -33,8 +37,7 @@ def run(program: Program, tensors, dims: tuple[int, ...], numbers: dict):
     outs = [empty(sig) for sig in results]
     if code is not None:
         first, *others = [t.ptr for t in tensors if t is not None]
-        code(*[o.ptr for o in outs], *others, first, count,
-             *[v for v in numbers.values() if type(v) is float], last)
+        code(*[o.ptr for o in outs], *others, first, count, *floats, last)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

@@ -16,7 +16,7 @@ from ..core import shape as sh
 from ..core.device import META
 from ..core.kernel import Store
 from .access import Part, Program
-from .eager import changed, check_writable, engine, new_table, overlaps
+from .eager import changed, check_writable, engine, new_table
 from .inplace import replace_history
 from .modes import modes
 from .node import edge_of, new_node
@@ -24,100 +24,130 @@ from .tensor import Signature, Tensor, empty, signature
 from .views import Step, recorded
 
 
-class Selection:
-    """Which elements of a tensor are meant, at each place of a loop.
+class Frame:
+    """What is known of a selection before its indices are: shared by all of one layout.
 
-    loops: sizes of the loop; indices: integer tensors; steps: their strides over the loops;
+    loops: sizes of the loop; kinds: signatures of the indices; steps: their strides over the loops;
     dims: which dimension of the tensor each index is for; free: for each loop, the dimension of
-    the tensor it steps through, or None.
+    the tensor it steps through, or None; wrap: whether -1 means the last place.
     """
 
-    __slots__ = ("dims", "free", "indices", "key", "loops", "steps", "wrap")
+    __slots__ = ("dims", "free", "kinds", "loops", "programs", "steps", "wrap")
 
-    def __init__(self, loops, indices, steps, dims, free, wrap: bool = False):
-        self.loops, self.indices, self.steps = tuple(loops), indices, steps
+    def __init__(self, loops, kinds, steps, dims, free, wrap: bool = False):
+        self.loops, self.kinds, self.steps = tuple(loops), tuple(kinds), tuple(steps)
         self.dims, self.free, self.wrap = tuple(dims), tuple(free), wrap
-        self.key = (self.loops, tuple(i.sig for i in indices), tuple(steps), self.dims, self.free,
-                    wrap)
+        self.programs: dict = {}
 
     def parts(self, sig: Signature, written: bool) -> list[Part]:
         """The operands of a kernel: the tensor, and the indices."""
         strides = [0 if d is None else sig.strides[d] for d in self.free]
         own = [sig.strides[d] for d in self.dims]
         return [Part(sig.dtype, strides, own, written),
-                *(Part(i.sig.dtype, s) for i, s in zip(self.indices, self.steps, strict=True))]
+                *(Part(k.dtype, s) for k, s in zip(self.kinds, self.steps, strict=True))]
 
     def coordinates(self, first: int):
         """Where the tensor is read or written, with indices from operand number `first` on."""
         found = []
-        for k, index in enumerate(self.indices):
-            at = ex.cast(ex.input(first + k, index.sig.dtype), dt.int64)
+        for k, kind in enumerate(self.kinds):
+            at = ex.cast(ex.input(first + k, kind.dtype), dt.int64)
             found.append(ex.where(at < 0, at + ex.param(k, dt.int64), at) if self.wrap else at)
         return tuple(found)
 
     def params(self) -> tuple:
-        return (dt.int64,) * len(self.indices) if self.wrap else ()
+        return (dt.int64,) * len(self.kinds) if self.wrap else ()
 
     def numbers(self, sig: Signature) -> list[int]:
         return [sig.shape[d] for d in self.dims] if self.wrap else []
 
 
+class Selection:
+    """Which elements of a tensor are meant, at each place of a loop: a frame, and indices."""
+
+    __slots__ = ("frame", "indices", "loops")
+
+    def __init__(self, frame: Frame, indices):
+        self.frame, self.indices, self.loops = frame, indices, frame.loops
+
+
+_frames = new_table()
+
+
 def along(index: Tensor, dim: int, wrap: bool = False) -> Selection:
     """As gather and scatter do: an index for every place, along one dimension."""
-    rank = index.sig.rank
-    free = [None if d == dim else d for d in range(rank)]
-    return Selection(index.sig.shape, [index], [index.sig.strides], [dim] if rank else [], free,
-                     wrap)
+    sig = index.sig
+    frame = _frames.get((sig, dim, wrap))
+    if frame is None:
+        free = [None if d == dim else d for d in range(sig.rank)]
+        frame = _frames[sig, dim, wrap] = Frame(sig.shape, [sig], [sig.strides],
+                                                [dim] if sig.rank else [], free, wrap)
+    return Selection(frame, (index,))
 
 
 def rows(index: Tensor, shape, dim: int) -> Selection:
     """As index_select does: a vector of places along one dimension."""
-    loops = (*shape[:dim], index.sig.numel, *shape[dim + 1:])
-    step = index.sig.strides[0] if index.sig.rank else 0
-    return Selection(loops, [index], [tuple(step if d == dim else 0 for d in range(len(loops)))],
-                     [dim], [None if d == dim else d for d in range(len(loops))])
+    sig = index.sig
+    frame = _frames.get((sig, shape, dim))
+    if frame is None:
+        loops = (*shape[:dim], sig.numel, *shape[dim + 1:])
+        step = sig.strides[0] if sig.rank else 0
+        steps = [tuple(step if d == dim else 0 for d in range(len(loops)))]
+        frame = _frames[sig, shape, dim] = Frame(
+            loops, [sig], steps, [dim], [None if d == dim else d for d in range(len(loops))])
+    return Selection(frame, (index,))
 
 
-_programs = new_table()
 _COMBINE_BOOL = {"add": "amax", "mul": "amin"}
 
 
 def read(x: Tensor, chosen: Selection) -> Tensor:
     """The selected elements."""
-    out = empty(signature(x.sig.dtype, chosen.loops, None, x.sig.device))
-    if out.sig.numel and x.sig.device is not META:
-        key = ("read", x.sig, chosen.key)
-        program = _programs.get(key)
-        if program is None:
-            parts = [Part(out.sig.dtype, out.sig.strides, (), True), *chosen.parts(x.sig, False)]
-            value = ex.load(1, chosen.coordinates(2), x.sig.dtype.compute)
-            program = _programs[key] = Program(chosen.loops, parts, [Store(0, value)],
-                                               chosen.params())
-        program.run(out.ptr, x.ptr, *[i.ptr for i in chosen.indices],
-                    *chosen.numbers(x.sig), program.last)
+    frame = chosen.frame
+    plan = frame.programs.get(x.sig)
+    if plan is None:
+        plan = frame.programs[x.sig] = _reading(frame, x.sig)
+    sig, run, last, numbers, _ = plan
+    out = empty(sig)
+    if run is not None:
+        run(out.ptr, x.ptr, *[i.ptr for i in chosen.indices], *numbers, last)
     return out
+
+
+def _reading(frame: Frame, sig: Signature):
+    """(signature of the result, machine code, last argument, numbers, what keeps them alive)."""
+    out = signature(sig.dtype, frame.loops, None, sig.device)
+    if not out.numel or sig.device is META:
+        return out, None, 0, (), None
+    parts = [Part(out.dtype, out.strides, (), True), *frame.parts(sig, False)]
+    value = ex.load(1, frame.coordinates(2), sig.dtype.compute)
+    program = Program(frame.loops, parts, [Store(0, value)], frame.params())
+    return out, program.run, program.last, tuple(frame.numbers(sig)), program
 
 
 def write(x: Tensor, chosen: Selection, value: Tensor, combine: str | None) -> None:
     """Put values at the selected places, unrecorded; they broadcast to the loops."""
     if not prod(chosen.loops) or x.sig.device is META:
         return
-    if overlaps(value, x) or value.mem is x.mem:
+    if value.mem is x.mem:
         value = engine.without_grad(engine.clone, value)
-    if x.sig.dtype is dt.bool_:
+    frame, key = chosen.frame, (x.sig, value.sig, combine)
+    plan = frame.programs.get(key)
+    if plan is None:
+        plan = frame.programs[key] = _writing(frame, *key)
+    run, last, numbers, _ = plan
+    run(x.ptr, value.ptr, *[i.ptr for i in chosen.indices], *numbers, last)
+
+
+def _writing(frame: Frame, sig: Signature, given: Signature, combine: str | None):
+    if sig.dtype is dt.bool_:
         combine = _COMBINE_BOOL.get(combine, combine)
-    key = ("write", x.sig, value.sig, chosen.key, combine)
-    program = _programs.get(key)
-    if program is None:
-        spread = sh.expand_strides(value.sig.shape, value.sig.strides, chosen.loops)
-        target, *indices = chosen.parts(x.sig, True)
-        given = ex.cast(ex.input(1, value.sig.dtype.compute), x.sig.dtype.compute)
-        store = Store(0, given, chosen.coordinates(2), combine)
-        program = _programs[key] = Program(
-            chosen.loops, [target, Part(value.sig.dtype, spread), *indices], [store],
-            chosen.params())
-    program.run(x.ptr, value.ptr, *[i.ptr for i in chosen.indices], *chosen.numbers(x.sig),
-                program.last)
+    spread = sh.expand_strides(given.shape, given.strides, frame.loops)
+    target, *indices = frame.parts(sig, True)
+    value = ex.cast(ex.input(1, given.dtype.compute), sig.dtype.compute)
+    store = Store(0, value, frame.coordinates(2), combine)
+    program = Program(frame.loops, [target, Part(given.dtype, spread), *indices], [store],
+                      frame.params())
+    return program.run, program.last, tuple(frame.numbers(sig)), program
 
 
 # -- recorded -------------------------------------------------------------------------------------

@@ -44,7 +44,8 @@ def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device
            pin_memory=False, requires_grad=False):
     """Numbers from start up to, not including, end."""
     start, end = (0, start) if end is None else (start, end)
-    start, end, step = (create.number(v) for v in (start, end, step))
+    if not type(start) is type(end) is type(step) is int:
+        start, end, step = (create.number(v) for v in (start, end, step))
     _check_numbers("arange", start, end, step)
     natural = dt.default_float() if any(isinstance(v, float) for v in (start, end, step)) else (
         dt.int64)
@@ -56,7 +57,7 @@ def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device
     if where is META:
         x = empty(signature(kind, (n,), None, META))
     else:
-        x = convert.copied(arange_values(start, step, n, kind), kind)
+        x = convert.owned(arange_values(start, step, n, kind), kind)
     if out is not None:
         return create.place_in("arange", out, x, dtype)
     return create.finish("arange", x, layout, pin_memory, requires_grad)
@@ -88,14 +89,21 @@ def _count(kind: dt.dtype, start, end, step) -> int:
 
 
 def arange_values(start, step, n: int, kind: dt.dtype) -> np.ndarray:
+    if kind.kind in "iu" or _exact(start, step, n):
+        first, by = int(start), int(step)
+        values = np.arange(first, first + by * n, by, np.int64)
+        return values if kind is dt.int64 else rounded_to(kind, values)
     at = np.arange(n)
-    if kind.kind in "iu":
-        return (int(start) + int(step) * at).astype(kind.numpy)
     work = np.float32 if kind.itemsize == 2 else np.float64
     start, step = work(start), work(step)
     base = vector_bases(n, VECTOR_BYTES // kind.itemsize, get_num_threads())
     first = rounded_to(kind, fused(step, base, start)).astype(work)
     return rounded_to(kind, fused(step, at - base, first))
+
+
+def _exact(start, step, n: int) -> bool:
+    """Whether every number is a whole one that even half types hold, so that nothing is rounded."""
+    return start == int(start) and step == int(step) and abs(start) + abs(step) * n < 2**8
 
 
 def rounded_to(kind: dt.dtype, values: np.ndarray) -> np.ndarray:
@@ -171,7 +179,7 @@ def _spaced(name, values, start, end, steps, out, dtype, layout, device, pin_mem
         x = empty(signature(kind, (steps,), None, META))
     else:
         with np.errstate(all="ignore"):
-            x = convert.copied(values(start, end, int(steps), kind), kind)
+            x = convert.owned(values(start, end, int(steps), kind), kind)
     if out is not None:
         return create.place_in(name, out, x, dtype)
     return create.finish(name, x, layout, pin_memory, requires_grad)

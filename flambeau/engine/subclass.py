@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..core.device import device
 from ..core.dtype import dtype
 from . import create, protocol
-from .eager import interceptors
+from .eager import PLAIN, interceptors
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import LEAF, Signature, Size, Tensor, make, signature
@@ -84,6 +84,7 @@ def ask(op, args, kwargs):
         for each in overloaded(kwargs.values()):
             _insert(taking_part, each)
     if not taking_part:
+        PLAIN.update(kind for kind in map(type, args) if issubclass(kind, Tensor))
         return None
     return (dispatch(function_of(op), taking_part, *_as_given(op, args, kwargs), op.name),)
 

@@ -41,7 +41,7 @@ def relu(x):
 
 @relu.gradient
 def relu(g, out):
-    return where(out > 0, g, 0)
+    return where(out <= 0, 0, g)  # where out is NaN the gradient passes
 
 
 @pointwise(SAME, where=FUNCTIONAL, check=_floats("leaky_relu"))

@@ -96,10 +96,19 @@ def _check_channels(name: str, input, **tensors) -> None:
             raise RuntimeError(f"{what} should contain {channels} elements not {tensor.numel()}")
 
 
+def _nothing(input, weight, bias):
+    """The result for no elements; statistics stay as they are."""
+    out = engine.clone(input)
+    for tensor, combine in ((weight, registry["mul"]), (bias, registry["add"])):
+        if tensor is not None:
+            out = combine(out, registry["select"](tensor, 0, 0))
+    return out
+
+
 def _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """The result, and the batch's own means and inverses of deviations where they were used."""
-    if input.dim() == 1 and not input.numel():
-        return engine.clone(input), None, None
+    if not input.numel():
+        return _nothing(input, weight, bias), None, None
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var,
                     weight=weight, bias=bias)
     if training:
@@ -116,6 +125,9 @@ def _normalised(input, weight, bias, running_mean, running_var, training, moment
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1,
                eps=1e-5):
     """Normalise each channel over the batch, or by running statistics."""
+    if eps < 0 or (training and eps == 0):
+        wanted = "positive during training" if training else "non-negative"
+        raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
     if training:
         size = tuple(input.shape)
         if len(size) > 1 and math.prod(size[:1] + size[2:]) == 1:

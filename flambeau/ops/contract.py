@@ -145,7 +145,7 @@ def _parse(equation: str, ranks: list[int]):
         raise RuntimeError("einsum(): more operands were provided than specified in the equation")
     if len(terms) > len(ranks):
         raise RuntimeError("einsum(): fewer operands were provided than specified in the equation")
-    hidden = max((rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)
+    hidden = max((rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True)
                   if "..." in term), default=0)
     inputs = [_labels(term, rank, hidden, k)
               for k, (term, rank) in enumerate(zip(terms, ranks, strict=True))]
@@ -166,8 +166,8 @@ def _labels(term: str, rank: int | None, hidden: int, operand: int | None) -> li
         raise RuntimeError(f"einsum(): found '.' for {where} that is not part of any ellipsis")
     for letter in named:
         if letter not in LETTERS:
-            raise RuntimeError(f"einsum(): invalid subscript given at {where} in the equation string,"
-                               f" subscripts must be in [a-zA-Z], got {letter!r}")
+            raise RuntimeError(f"einsum(): invalid subscript given at {where} in the equation "
+                               f"string, subscripts must be in [a-zA-Z], got {letter!r}")
     if "..." not in term:
         if rank is not None and rank != len(named):
             raise RuntimeError(

@@ -19,7 +19,7 @@ def tensor_argument(name: str, what: str, value) -> None:
         raise TypeError(f"{name}(): argument '{what}' must be Tensor, not {type(value).__name__}")
 
 
-# -- checks ------------------------------------------------------------------------------------------
+# -- checks ---------------------------------------------------------------------------------------
 
 
 def _check_dtypes(input, weight, bias) -> None:
@@ -58,14 +58,19 @@ def _check_options(n, stride, padding, dilation, output_padding, groups, transpo
                            f"stride={list(stride)}, dilation={list(dilation)}")
 
 
-def _check_shapes(input, weight, bias, groups: int, transposed: bool) -> None:
+def _check_ranks(input, weight) -> None:
     sizes, kernel = list(input.shape), list(weight.shape)
     if len(kernel) < 3:
-        raise RuntimeError(f"convolution: weight should have at least three dimensions, got {kernel}")
+        raise RuntimeError("convolution: weight should have at least three dimensions, but got "
+                           f"weight of size {kernel}")
     if len(sizes) != len(kernel):
-        raise RuntimeError(f"Expected {len(kernel)}-dimensional input for {len(kernel)}-dimensional "
-                           f"weight {kernel}, but got {len(sizes)}-dimensional input of size {sizes} "
-                           "instead")
+        raise RuntimeError(f"Expected {len(kernel)}-dimensional input for {len(kernel)}-"
+                           f"dimensional weight {kernel}, but got {len(sizes)}-dimensional input "
+                           f"of size {sizes} instead")
+
+
+def _check_shapes(input, weight, bias, groups: int, transposed: bool) -> None:
+    sizes, kernel = list(input.shape), list(weight.shape)
     if kernel[0] < groups:
         raise RuntimeError(f"Given groups={groups}, expected weight to be at least {groups} at "
                            f"dimension 0, but got weight of size {kernel} instead")
@@ -87,21 +92,22 @@ def _check_fit(input, weight, padding, dilation) -> None:
     reach = [sp.extent(k, d) for k, d in zip(weight.shape[2:], dilation, strict=True)]
     if any(a < b for a, b in zip(room, reach, strict=True)):
         raise RuntimeError(f"Calculated padded input size per channel: ({_times(room)}). Kernel "
-                           f"size: ({_times(reach)}). Kernel size can't be greater than actual input "
-                           "size")
+                           f"size: ({_times(reach)}). Kernel size can't be greater than actual "
+                           "input size")
 
 
 def _times(sizes) -> str:
     return " x ".join(map(str, sizes))
 
 
-# -- the form -------------------------------------------------------------------------------------------
+# -- the form -------------------------------------------------------------------------------------
 
 
 @library(method=False)
 def convolution(input: T, weight: T, bias: T | None, stride, padding, dilation, transposed,
                 output_padding, groups):
     """Convolution or transposed convolution over all dimensions after the first two."""
+    _check_ranks(input, weight)
     _check_options(weight.rank - 2, stride, padding, dilation, output_padding, groups, transposed)
     _check_shapes(input, weight, bias, groups, transposed)
     _check_dtypes(input, weight, bias)
@@ -109,8 +115,9 @@ def convolution(input: T, weight: T, bias: T | None, stride, padding, dilation, 
     if transposed:
         outs = tuple(map(sp.transposed, sizes, kernel, stride, padding, dilation, output_padding))
         if any(n < 0 for n in outs):
-            raise RuntimeError(f"Given input size per channel: ({_times(sizes)}). Calculated output "
-                               f"size per channel: ({_times(outs)}). Output size is too small")
+            raise RuntimeError(f"Given input size per channel: ({_times(sizes)}). Calculated "
+                               f"output size per channel: ({_times(outs)}). Output size is too "
+                               "small")
         return (input.shape[0], weight.shape[1] * groups, *outs)
     _check_fit(input, weight, padding, dilation)
     outs = tuple(map(sp.convolved, sizes, kernel, stride, padding, dilation))
@@ -168,7 +175,7 @@ def _result(data, weight, shape, stride, padding, dilation, groups):
     return out
 
 
-# -- in one, two and three dimensions --------------------------------------------------------------------
+# -- in one, two and three dimensions -------------------------------------------------------------
 
 
 def _batched(name: str, n: int, input, weight):
@@ -178,11 +185,10 @@ def _batched(name: str, n: int, input, weight):
     if input.dim() not in (n + 1, n + 2):
         raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, "
                            f"but got input of size: {list(input.shape)}")
-    if weight.dim() != n + 2:
-        raise RuntimeError(f"{name}: weight should have {n + 2} dimensions, (out channels, in "
-                           f"channels / groups, *kernel size), but got {list(weight.shape)}")
     alone = input.dim() == n + 1
-    return (input.unsqueeze(0) if alone else input), alone
+    x = input.unsqueeze(0) if alone else input
+    _check_ranks(x, weight)
+    return x, alone
 
 
 def _same_padding(name, input, weight, stride, dilation):
@@ -279,7 +285,7 @@ def conv_tbc(input, weight, bias, pad=0):
     return out.permute(2, 0, 1)
 
 
-# -- images as columns of patches ---------------------------------------------------------------------
+# -- images as columns of patches -----------------------------------------------------------------
 
 
 def _blocks(kernel, dilation, padding, stride, sizes):
@@ -298,8 +304,9 @@ def im2col(input: T, kernel_size, dilation, padding, stride):
     """The patches of images, one per column."""
     _check_patches("unfold", kernel_size, dilation, padding, stride)
     if input.rank not in (3, 4) or 0 in input.shape[-3:]:
-        raise RuntimeError("unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size "
-                           f"and other non-zero dimensions for input, but got: {list(input.shape)}")
+        raise RuntimeError("unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch "
+                           "size and other non-zero dimensions for input, but got: "
+                           f"{list(input.shape)}")
     if input.dtype.kind in "iu":
         raise no_kernel("im2col_out_cpu", input.dtype)
     count = _blocks(kernel_size, dilation, padding, stride, input.shape[-2:])
@@ -329,15 +336,16 @@ def col2im(input: T, output_size, kernel_size, dilation, padding, stride):
         raise no_kernel("col2im_out_cpu", input.dtype)
     taps = kernel_size[0] * kernel_size[1]
     if input.shape[-2] % taps:
-        raise RuntimeError("fold: Expected size of input's dimension 1 to be divisible by the product "
-                           f"of kernel_size, but got input.size(1)={input.shape[-2]} and "
+        raise RuntimeError("fold: Expected size of input's dimension 1 to be divisible by the "
+                           f"product of kernel_size, but got input.size(1)={input.shape[-2]} and "
                            f"kernel_size={kernel_size}.")
     rows, columns = count = _blocks(kernel_size, dilation, padding, stride, output_size)
     if min(count) < 1 or rows * columns != input.shape[-1]:
         raise RuntimeError(f"fold: Given output_size={output_size}, kernel_size={kernel_size}, "
-                           f"dilation={dilation}, padding={padding}, stride={stride}, expected size "
-                           "of input's dimension 2 to match the calculated number of sliding blocks "
-                           f"{rows} * {columns} = {rows * columns}, but got {input.shape[-1]}.")
+                           f"dilation={dilation}, padding={padding}, stride={stride}, expected "
+                           "size of input's dimension 2 to match the calculated number of sliding "
+                           f"blocks {rows} * {columns} = {rows * columns}, but got "
+                           f"{input.shape[-1]}.")
     return (*input.shape[:-2], input.shape[-2] // taps, *output_size)
 
 

@@ -202,6 +202,9 @@ def class_likelihood(g, input_meta, input, target, weight, ignore_index, out):
 
 
 def _check_classes(name: str, input, target, weight) -> None:
+    if input.dim() > 1 and target.dim() and input.shape[0] != target.shape[0]:
+        raise ValueError(f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
+                         f"({target.shape[0]}).")
     if target.dtype is not dt.int64 and target.dtype is not dt.uint8:
         raise RuntimeError(f"{name}: expected target of scalar type Long but found "
                            f"{spoken(target.dtype)}")
@@ -210,9 +213,6 @@ def _check_classes(name: str, input, target, weight) -> None:
                                   f"'{spoken(input.dtype)}'")
     dim = _class_dim(input)
     wanted = (*input.shape[:dim], *input.shape[dim + 1:])
-    if input.dim() > 1 and target.dim() and input.shape[0] != target.shape[0]:
-        raise ValueError(f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
-                         f"({target.shape[0]}).")
     if tuple(target.shape) != tuple(wanted):
         raise RuntimeError(f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}")
     if weight is not None and (weight.dim() != 1 or weight.shape[0] != input.shape[dim]):

@@ -32,10 +32,9 @@ def require_success(name: str, info, problem: str) -> None:
 
 NOT_POSITIVE = ("The factorization could not be completed because the input is not "
                 "positive-definite (the leading minor of order {} is not positive-definite).")
-SINGULAR = ("The diagonal element {} is zero, the {{}} could not be completed because the input "
+SINGULAR = ("The diagonal element {} is zero, the WORK could not be completed because the input "
             "matrix is singular.")
-_SOLVER = SINGULAR.replace("{{}}", "solve")
-_INVERSION = SINGULAR.replace("{{}}", "inversion")
+NO_SOLUTION, NO_INVERSE = (SINGULAR.replace("WORK", work) for work in ("solve", "inversion"))
 
 
 # -- Cholesky --------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ..core import dtype as dt
 from ..core import expr as e
 from ..core import shape as sh
@@ -13,12 +15,14 @@ _WHOLE = (dt.int64, dt.int32)
 
 
 def _check_index(name: str, index, allowed=_WHOLE) -> None:
+    if index.dtype not in allowed:
+        wanted = "/".join(d.name for d in reversed(allowed))
+        raise RuntimeError(f"{name}(): Expected dtype {wanted} for index, got {index.dtype}")
+
+
+def _need_tensor(name: str, index) -> None:
     if not hasattr(index, "sig"):
         raise TypeError(f"{name}(): argument 'index' must be Tensor, not {type(index).__name__}")
-    if index.sig.dtype not in allowed:
-        raise RuntimeError(f"{name}(): Expected dtype "
-                           f"{'/'.join(d.name for d in reversed(allowed))} for index, got "
-                           f"{index.sig.dtype}")
 
 
 def _within(name: str, index, n: int, error=IndexError, d: int = 0, low: int = 0) -> None:
@@ -37,18 +41,28 @@ def _raised(x):
 
 def _along(name: str, x, dim, index, src=None, wrap=False):
     """(selection, dimension) of gather and scatter, with every check."""
-    if index.sig.numel:
-        _check_index(name, index)
-    d = sh.wrap_dim(dim, x.sig.rank, name)
-    shape, wanted = tuple(_raised(x).sig.shape), tuple(_raised(index).sig.shape)
-    if index.sig.numel == 0:
-        return engine.along(_raised(index), d), d
+    _need_tensor(name, index)
+    d, n = _along_place(name, x.sig, dim, index.sig, getattr(src, "sig", src is not None))
+    index = _raised(index)
+    _within(name, index, n, RuntimeError, d, -n if wrap else 0)
+    return engine.along(index, d, wrap), d
+
+
+@lru_cache(maxsize=4096)
+def _along_place(name: str, x, dim, index, src):
+    """(dimension, its size) after checks of shapes; src is a signature, or whether there is one."""
+    d = sh.wrap_dim(dim, x.rank, name)
+    shape, wanted = tuple(x.shape) or (1,), tuple(index.shape) or (1,)
+    if index.numel == 0:
+        return d, shape[d]
+    _check_index(name, index)
+    called = "self" if src else "input"
     if len(shape) != len(wanted):
         raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as "
-                           f"{'input' if src is None else 'self'} tensor")
-    limits = [("input" if src is None else "self", shape, d)]
-    if src is not None and hasattr(src, "sig"):
-        limits.append(("src", tuple(_raised(src).sig.shape), None))
+                           f"{called} tensor")
+    limits = [(called, shape, d)]
+    if hasattr(src, "shape"):
+        limits.append(("src", tuple(src.shape) or (1,), None))
         if len(limits[1][1]) != len(wanted):
             raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as "
                                "src tensor")
@@ -56,9 +70,8 @@ def _along(name: str, x, dim, index, src=None, wrap=False):
         if any(a > b for k, (a, b) in enumerate(zip(wanted, limit, strict=True)) if k != exempt):
             raise RuntimeError(f"{name}(): Expected index {list(wanted)} to be no larger than "
                                f"{called} {list(limit)}" + ("" if exempt is None else
-                                                   f" apart from dimension {exempt}"))
-    _within(name, index, shape[d], RuntimeError, d, -shape[d] if wrap else 0)
-    return engine.along(_raised(index), d, wrap), d
+                                                            f" apart from dimension {exempt}"))
+    return d, shape[d]
 
 
 @composite
@@ -72,7 +85,8 @@ def gather(x, dim, index, *, sparse_grad=False):
 @composite
 def take_along_dim(x, indices, dim=None):
     """Elements along a dimension, where an index that broadcasts with the input says."""
-    _check_index("take_along_dim", indices, (dt.int64,))
+    _need_tensor("take_along_dim", indices)
+    _check_index("take_along_dim", indices.sig, (dt.int64,))
     if dim is None:
         x, indices, dim = reshape(x, (-1,)), reshape(indices, (-1,)), 0
     if x.sig.rank != indices.sig.rank:
@@ -151,7 +165,7 @@ def index_select(x, dim, index):
     if index.sig.rank > 1:
         raise IndexError("index_select(): Index is supposed to be a vector, but got dim: "
                          f"{index.sig.rank}")
-    _check_index("index_select", index)
+    _check_index("index_select", index.sig)
     if x.sig.rank == 0 and index.sig.numel != 1:
         raise RuntimeError("index_select(): Index to scalar can have only 1 value, got "
                            f"{index.sig.numel} value(s)")

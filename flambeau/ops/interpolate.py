@@ -9,7 +9,7 @@ from .resample import UPSAMPLING
 
 FUNCTIONAL = "nn.functional"
 
-# -- interpolation -------------------------------------------------------------------------------------
+# -- interpolation --------------------------------------------------------------------------------
 
 _MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 _UNALIGNED = ("nearest", "area", "nearest-exact")

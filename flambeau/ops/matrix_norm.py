@@ -21,10 +21,12 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     if len(dims) != 2:
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {list(dims)}")
     if A.dim() < 2:
-        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 "
+                           f"dimensions, but it has {A.dim()}.")
     rows, cols = (sh.wrap_dim(d, A.dim(), "linalg.matrix_norm") for d in dims)
     if rows == cols:
-        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dims[0]}, {dims[1]})")
+        raise RuntimeError("linalg.matrix_norm: dims must be different. Got "
+                           f"({dims[0]}, {dims[1]})")
     A = A if dtype is None else engine.cast(A, dtype)
     if isinstance(ord, str):
         if ord == "fro":
@@ -88,6 +90,18 @@ def norm(A, ord=None, dim=None, keepdim=False, *, dtype=None):
     if isinstance(ord, str):
         raise RuntimeError(f"linalg.norm: Order {ord} needs matrices, along two dimensions")
     return registry["linalg.vector_norm"](A, 2 if ord is None else ord, dims, keepdim, dtype=dtype)
+
+
+@composite(method=False)
+def frobenius_norm(input, dim=(-2, -1), keepdim=False):
+    """The root of the sum of squares."""
+    return registry["linalg.vector_norm"](input, 2, dim, keepdim)
+
+
+@composite(method=False)
+def nuclear_norm(input, dim=(-2, -1), keepdim=False):
+    """The sum of the singular values."""
+    return matrix_norm(input, "nuc", dim, keepdim)
 
 
 @composite(where="linalg")

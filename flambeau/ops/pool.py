@@ -21,23 +21,24 @@ from .resample import AREAS, adaptive_sizes
 FUNCTIONAL = "nn.functional"
 
 
-# -- checks -------------------------------------------------------------------------------------------
+# -- checks ---------------------------------------------------------------------------------------
 
 
 def _check_input(name: str, input, n: int) -> None:
-    """n dimensions after the channels, which may come after a batch; only the batch may be empty."""
+    """n dimensions after the channels, themselves after a batch or not; only that may be empty."""
     if input.rank not in (n + 1, n + 2) or 0 in input.shape[-n - 1:]:
-        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional "
-                           f"0 dim batch size for input, but got: {list(input.shape)}")
+        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with "
+                           f"optional 0 dim batch size for input, but got: {list(input.shape)}")
 
 
 def _pooled(name: str, n: int, input, kernel_size, stride, padding, dilation, ceil_mode) -> tuple:
     """The shape of the result, after torch's checks."""
-    kernel, stride, padding, dilation = sp.pool_options(name, n, kernel_size, stride, padding,
-                                                        dilation)
+    kernel, stride, padding, dilation = sp.pool_options(n, kernel_size, stride, padding, dilation,
+                                                        name)
     for what, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
         if any(v <= 0 for v in values):
-            raise RuntimeError(f"{name}: {what} should be greater than zero, but got {list(values)}")
+            raise RuntimeError(f"{name}: {what} should be greater than zero, but got "
+                               f"{list(values)}")
     if any(p < 0 for p in padding):
         raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {list(padding)}")
     if any(p > k // 2 for p, k in zip(padding, kernel, strict=True)):
@@ -58,7 +59,7 @@ def _refuse(name: str, dtype: dt.dtype, kinds: str) -> None:
         raise no_kernel(name, dtype)
 
 
-# -- to and from places in planes ---------------------------------------------------------------------
+# -- to and from places in planes -----------------------------------------------------------------
 
 
 @library(method=False, function_form=False)
@@ -84,7 +85,7 @@ def scatter_planes(g, places, sizes):
     return gather_planes(g, places, len(sizes)), None
 
 
-# -- the largest of each window -------------------------------------------------------------------------
+# -- the largest of each window -------------------------------------------------------------------
 
 
 def _going_back_by_places(op, n: int):
@@ -177,16 +178,16 @@ def _declare_fractional(n: int) -> None:
         for d, (size, out, k) in enumerate(zip(input.shape[-n:], output_size, kernel_size,
                                                strict=True)):
             if out + k - 1 > size or min(out, k) < 1:
-                raise RuntimeError(f"{name}(): pool size {k} and output size {out} do not fit input "
-                                   f"size {size} in dimension {d - n}")
+                raise RuntimeError(f"{name}(): pool size {k} and output size {out} do not fit "
+                                   f"input size {size} in dimension {d - n}")
         if _random_samples.dtype is not input.dtype:
             raise RuntimeError(f"{name}(): Expect _random_samples to have the same dtype as input, "
                                f"got {spoken(_random_samples.dtype)} and {spoken(input.dtype)}")
         batch = input.shape[0] if input.rank == n + 2 else 1
-        wanted = (batch, input.shape[-n - 1], n)
-        if tuple(_random_samples.shape) != wanted:
-            raise RuntimeError(f"{name}(): Expect _random_samples of shape {list(wanted)}, got "
-                               f"{list(_random_samples.shape)}")
+        given, wanted = tuple(_random_samples.shape), (batch, input.shape[-n - 1], n)
+        if len(given) != 3 or given[0] < batch or given[1:] != wanted[1:]:
+            raise RuntimeError(f"{name}(): Expect _random_samples of shape {list(wanted)}, or for "
+                               f"more samples than that, got {list(given)}")
         shape = (*input.shape[:-n], *output_size)
         return [(shape, input.dtype), (shape, dt.int64)]
 
@@ -224,7 +225,7 @@ def _declare_unpool(n: int) -> None:
 
 
 def _unpooled_sizes(name, n, input, kernel_size, stride, padding, output_size) -> sp.Ints:
-    kernel, stride, padding, _ = sp.pool_options(name, n, kernel_size, stride, padding)
+    kernel, stride, padding, _ = sp.pool_options(n, kernel_size, stride, padding, name=name)
     usual = tuple(map(sp.transposed, input.shape[-n:], kernel, stride, padding, (1,) * n, (0,) * n))
     if output_size is None:
         return usual
@@ -248,7 +249,7 @@ for _n in (2, 3):
     _declare_fractional(_n)
 
 
-# -- means of windows --------------------------------------------------------------------------------------
+# -- means of windows -----------------------------------------------------------------------------
 
 
 def _check_mean(name: str, n: int, input, kernel_size, stride, padding, ceil_mode, divisor):
@@ -343,14 +344,14 @@ def adaptive_avg_pool3d(input, output_size):
     return _adaptive_mean("adaptive_avg_pool3d", 3, input, output_size)
 
 
-# -- norms of windows ---------------------------------------------------------------------------------------
+# -- norms of windows -----------------------------------------------------------------------------
 
 
 def _norms(n: int, pool, input, norm_type, kernel_size, stride, ceil_mode):
     """The sum over each window of elements to a power, to the inverse power."""
     name = f"lp_pool{n}d"
     tensor_argument(name, "input", input)
-    kernel, stride, _, _ = sp.pool_options(name, n, kernel_size, stride, 0)
+    kernel, stride, _, _ = sp.pool_options(n, kernel_size, stride, 0, name=name)
     if n == 3 and input.dim() not in (4, 5):
         raise RuntimeError(f"{name}: Expected 4D or 5D tensor, but got {list(input.shape)}")
     means = pool(pow(input, norm_type), kernel, stride, 0, ceil_mode)

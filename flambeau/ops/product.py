@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ..core import dtype as dt
 from ..core import shape as sh
 from .declare import SAME, T, composite, engine, library, registry
@@ -80,13 +82,13 @@ def dot(input: T, tensor: T):
     if input.rank != 1 or tensor.rank != 1:
         raise RuntimeError(f"dot: 1D tensors expected, but got {input.rank}D and {tensor.rank}D "
                            "tensors")
+    if input.dtype is not tensor.dtype:
+        raise RuntimeError("dot : expected both vectors to have same dtype, but found "
+                           f"{input.dtype.name} and {tensor.dtype.name}")
     if input.shape != tensor.shape:
         raise RuntimeError(f"dot: inconsistent tensor size, expected tensor [{input.shape[0]}] and "
                            f"src [{tensor.shape[0]}] to have the same number of elements, but got "
                            f"{input.shape[0]} and {tensor.shape[0]} elements respectively")
-    if input.dtype is not tensor.dtype:
-        raise RuntimeError("dot : expected both vectors to have same dtype, but found "
-                           f"{input.dtype.name} and {tensor.dtype.name}")
     return product_shape(input, tensor, "dot")
 
 
@@ -94,7 +96,8 @@ def dot(input: T, tensor: T):
 def linear(input: T, weight: T, bias: T = None):
     """input @ weight.T + bias"""
     if not weight.rank or weight.rank > 2:
-        raise RuntimeError(f"linear: weight must be a vector or a matrix, but it is {weight.rank}-D")
+        raise RuntimeError("linear: weight must be a vector or a matrix, but it is "
+                           f"{weight.rank}-D")
     if not input.rank:
         raise RuntimeError("linear: both arguments to linear need to be at least 1D, but they are "
                            f"{input.rank}D and {weight.rank}D")
@@ -168,8 +171,9 @@ def inner(input, other):
                            f"shapes {list(input.shape)} and {list(other.shape)}")
     if input.dim() == 1 and other.dim() == 1:
         return dot(input, other)
-    rows = mm(input.reshape(-1, input.shape[-1]), other.reshape(-1, other.shape[-1]).transpose(0, 1))
-    return rows.reshape(tuple(input.shape[:-1]) + tuple(other.shape[:-1]))
+    rows = other.reshape(-1, other.shape[-1])
+    products = mm(input.reshape(-1, input.shape[-1]), rows.transpose(0, 1))
+    return products.reshape(tuple(input.shape[:-1]) + tuple(other.shape[:-1]))
 
 
 # -- products added to something ---------------------------------------------------------------
@@ -375,7 +379,7 @@ def multi_dot(tensors):
     shape = (*first.shape[:-1], *(last.shape[1:]))
     matrices = [first.unsqueeze(0) if first.dim() == 1 else first, *tensors[1:-1],
                 last.unsqueeze(1) if last.dim() == 1 else last]
-    for i, (x, y) in enumerate(zip(matrices, matrices[1:], strict=False)):
+    for i, (x, y) in enumerate(pairwise(matrices)):
         if x.shape[1] != y.shape[0]:
             raise RuntimeError(f"multi_dot(): tensors {i} and {i + 1} with shapes {list(x.shape)} "
                                f"and {list(y.shape)} cannot be multiplied")

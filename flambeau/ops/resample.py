@@ -103,9 +103,9 @@ def adaptive_sizes(name: str, input, n: int, output_size) -> sp.Ints:
         raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D tensor, but got "
                            f"{list(input.shape)}")
     if any(s < 0 for s in sizes):
-        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but "
-                           f"received {list(sizes)}")
+        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 "
+                           f"but received {list(sizes)}")
     if 0 in input.shape[-n - 1 if input.dim() == n + 2 else -n:]:
-        raise RuntimeError(f"{name}: Expected input to have non-zero size for non-batch dimensions, "
-                           f"but input has sizes {list(input.shape)}")
+        raise RuntimeError(f"{name}: Expected input to have non-zero size for non-batch "
+                           f"dimensions, but input has sizes {list(input.shape)}")
     return sizes

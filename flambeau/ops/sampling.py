@@ -24,7 +24,7 @@ def _where(condition, x, y):
     return registry["where"](condition, x, y)
 
 
-# -- coordinates, along one dimension, each with how fast it moves with the grid's -----------------------
+# -- coordinates, along one dimension, each with how fast it moves with the grid's ----------------
 
 
 def _in_pixels(x, size: int, align: bool):
@@ -63,7 +63,7 @@ _PLACED = {
 }
 
 
-# -- taps along one dimension: (index, weight, how fast the weight moves) -----------------------------------
+# -- taps along one dimension: (index, weight, how fast the weight moves) -------------------------
 
 
 def _nearest_taps(x, size, align, padding):
@@ -165,7 +165,7 @@ def _grid_gradient(g, input, grid, mode, padding, align):
     return registry["stack"](moved[::-1], -1)
 
 
-# -- the functions -------------------------------------------------------------------------------------------
+# -- the functions --------------------------------------------------------------------------------
 
 
 def _check_sampling(input, grid, mode: str) -> None:
@@ -176,14 +176,14 @@ def _check_sampling(input, grid, mode: str) -> None:
         raise RuntimeError("grid_sampler(): expected 4D or 5D input and grid with same number of "
                            f"dimensions, but got {shapes}")
     if input.shape[0] != grid.shape[0]:
-        raise RuntimeError("grid_sampler(): expected grid and input to have same batch size, but got "
-                           f"{shapes}")
+        raise RuntimeError("grid_sampler(): expected grid and input to have same batch size, but "
+                           f"got {shapes}")
     if grid.shape[-1] != input.dim() - 2:
         raise RuntimeError(f"grid_sampler(): expected grid to have size {input.dim() - 2} in last "
                            f"dimension, but got grid with sizes {list(grid.shape)}")
     if 0 in input.shape[2:]:
-        raise RuntimeError("grid_sampler(): expected input to have non-empty spatial dimensions, but "
-                           f"input has sizes {list(input.shape)}")
+        raise RuntimeError("grid_sampler(): expected input to have non-empty spatial dimensions, "
+                           f"but input has sizes {list(input.shape)}")
     if mode == "bicubic" and input.dim() == 5:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     if input.dtype is not grid.dtype:
@@ -197,11 +197,11 @@ def _check_sampling(input, grid, mode: str) -> None:
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """The input read at the points of a grid, whose coordinates run from -1 to 1."""
     if mode not in _MODES:
-        raise ValueError("nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or "
-                         f"'bicubic', but got: '{mode}'")
+        raise ValueError("nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' "
+                         f"or 'bicubic', but got: '{mode}'")
     if padding_mode not in _PADDINGS:
-        raise ValueError("nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', "
-                         f"or 'reflection', but got: '{padding_mode}'")
+        raise ValueError("nn.functional.grid_sample(): expected padding_mode to be 'zeros', "
+                         f"'border', or 'reflection', but got: '{padding_mode}'")
     return grid_sampler(input, grid, _MODES.index(mode), _PADDINGS.index(padding_mode),
                         bool(align_corners))
 
@@ -238,7 +238,7 @@ grid_sampler_2d.gradient(_sampler_gradient)
 grid_sampler_3d.gradient(_sampler_gradient)
 
 
-# -- affine grids ----------------------------------------------------------------------------------------------
+# -- affine grids ---------------------------------------------------------------------------------
 
 
 def _steps(size: int, align: bool) -> list[float]:
@@ -285,8 +285,8 @@ def affine_grid(theta, size, align_corners=None):
         raise NotImplementedError("affine_grid only supports 4D and 5D sizes, for 2D and 3D affine "
                                   f"transforms, respectively. Got size {size}.")
     if theta.dim() != 3 or tuple(theta.shape[1:]) != (n, n + 1):
-        raise ValueError(f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size "
-                         f"{size}. Got {tuple(theta.shape)}.")
+        raise ValueError(f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for "
+                         f"size {size}. Got {tuple(theta.shape)}.")
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
     return affine_grid_generator(theta, size, bool(align_corners))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.formats import contiguous_format
@@ -105,22 +107,33 @@ def reshape_as(x, other):
     return reshape(x, tuple(other.shape))
 
 
-@composite
-def flatten(x, start_dim=0, end_dim=-1):
-    """Dimensions from `start_dim` to `end_dim` made one."""
-    rank = x.sig.rank
+def _flat_shape(shape, start_dim: int, end_dim: int):
+    """The shape with some neighbouring dimensions made one, or None if that changes nothing."""
+    rank = len(shape)
     start, end = (sh.wrap_dim(d, rank, "flatten") for d in (start_dim, end_dim))
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
-    shape = tuple(x.sig.shape)
-    if rank == 0:
-        return reshape(x, (1,))
-    if start == end:
-        return x
-    count = 1
-    for n in shape[start:end + 1]:
-        count *= n
-    return reshape(x, (*shape[:start], count, *shape[end + 1:]))
+    if not rank:
+        return (1,)
+    return None if start == end else (*shape[:start], prod(shape[start:end + 1]), *shape[end + 1:])
+
+
+def _itself_or_copied(x, start_dim, end_dim):
+    shape = _flat_shape(x.sig.shape, start_dim, end_dim)
+    return x if shape is None else _copied(x, shape)
+
+
+@as_view(otherwise=_itself_or_copied, backward="ViewBackward0")
+def flatten(x, start_dim=0, end_dim=-1):
+    """Dimensions from `start_dim` to `end_dim` made one."""
+    shape = _flat_shape(x.shape, start_dim, end_dim)
+    strides = None if shape is None else sh.view_strides(x.shape, x.strides, shape)
+    return None if strides is None else (shape, strides)
+
+
+@flatten.gradient
+def flatten(g, x_meta):
+    return reshape(g, tuple(x_meta.shape))
 
 
 @composite

@@ -6,6 +6,8 @@ import warnings
 
 from ..core import dtype as dt
 from ..core import expr as e
+from ..core import shape as sh
+from ..core.rows import each, row_program
 from .arithmetic import exp
 from .declare import FLOAT, T, composite, engine, reduction, registry
 from .extremes import amax
@@ -22,18 +24,51 @@ def _operand(name: str, input, dtype):
     return engine.cast(input, dt.float32 if result in _HALVES else result), result
 
 
+@row_program
+def shares(rows, x: each):
+    """Each exponential's share of a row's sum of them."""
+    raised = exp(x - rows.max(x))
+    return rows.each(raised / rows.sum(raised))
+
+
+@row_program
+def shares_slopes(rows, g: each, out: each):
+    """The gradient of what shares were taken of."""
+    return rows.each(out * (g - rows.sum(g * out)))
+
+
+@row_program
+def log_shares(rows, x: each):
+    """The logarithms of the shares, without dividing."""
+    shifted = x - rows.max(x)
+    return rows.each(shifted - registry["log"](rows.sum(exp(shifted))))
+
+
+@row_program
+def log_shares_slopes(rows, g: each, out: each):
+    """The gradient of what logarithms of shares were taken of."""
+    return rows.each(g - exp(out) * rows.sum(g))
+
+
+def _rows(program, *tensors, dim):
+    """A row program along one dimension."""
+    rank = tensors[0].dim()
+    return program(*tensors, dims=(sh.wrap_dim(dim, rank),) if rank else ())
+
+
 @composite
 def softmax(input: T, dim, dtype=None):
     """exp(x) / sum(exp(x)) along `dim`."""
     x, result = _operand("softmax", input, dtype)
     if not x.numel():
         return engine.cast(engine.clone(x), result)
-    raised = exp(x - amax(x, dim, keepdim=True))
-    return engine.cast(raised / sum(raised, dim, keepdim=True), result)
+    return engine.cast(_rows(shares, x, dim=dim), result)
 
 
 @softmax.gradient
 def softmax(g, out, input_meta, dim):
+    if out.numel() and not engine.recording() and out.dtype not in _HALVES:
+        return engine.cast(_rows(shares_slopes, g, out, dim=dim), input_meta.dtype)
     part = g * out
     return engine.cast(part - out * sum(part, dim, keepdim=True), input_meta.dtype)
 
@@ -44,12 +79,13 @@ def log_softmax(input: T, dim, dtype=None):
     x, result = _operand("log_softmax", input, dtype)
     if not x.numel():
         return engine.cast(engine.clone(x), result)
-    shifted = x - amax(x, dim, keepdim=True)
-    return engine.cast(shifted - registry["log"](sum(exp(shifted), dim, keepdim=True)), result)
+    return engine.cast(_rows(log_shares, x, dim=dim), result)
 
 
 @log_softmax.gradient
 def log_softmax(g, out, input_meta, dim):
+    if out.numel() and not engine.recording() and out.dtype not in _HALVES:
+        return engine.cast(_rows(log_shares_slopes, g, out, dim=dim), input_meta.dtype)
     return engine.cast(g - exp(out) * sum(g, dim, keepdim=True), input_meta.dtype)
 
 

@@ -6,13 +6,13 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from .declare import T, composite, engine, library, registry
 from .decompose import (
-    SINGULAR,
+    NO_INVERSE,
+    NO_SOLUTION,
     fits,
     require_floating,
     require_success,
     same_dtype,
 )
-from .orthonormal import diagonal_matrix
 from .product import HALF, conjugate, matmul, mH, require_matrix, require_square
 from .spectrum import eigh, svd
 
@@ -40,7 +40,7 @@ def inv(A):
     """The inverse of a square matrix."""
     require_square("linalg.inv", A)
     found, info = inv_ex(A)
-    require_success("linalg.inv", info, SINGULAR.replace("{{}}", "inversion"))
+    require_success("linalg.inv", info, NO_INVERSE)
     return found
 
 
@@ -124,7 +124,8 @@ def logdet(input):
     sign, logabs = slogdet(input)
     if input.dtype.is_complex:
         return registry["log"](sign) + logabs
-    return registry["where"](sign.detach() == -1, engine.full((), float("nan"), logabs.dtype), logabs)
+    nothing = engine.full((), float("nan"), logabs.dtype)
+    return registry["where"](sign.detach() == -1, nothing, logabs)
 
 
 # -- systems ---------------------------------------------------------------------------------------
@@ -154,7 +155,8 @@ def _solved(name: str, A, B, left: bool):
     vector = B.dim() == 1 or (A.dim() - 1 == B.dim() and tuple(B.shape) == tuple(A.shape[:-1]))
     if vector and not left:
         raise RuntimeError(f"{name}: Vector broadcasting of the left hand side is not supported "
-                           "for left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)")
+                           "for left=False. In this case linalg.solve is equivalent to "
+                           "B / A.squeeze(-1)")
     if not vector:
         require_matrix(name, B, "B")
         fits(name, A, B, left)
@@ -174,7 +176,7 @@ def _solved(name: str, A, B, left: bool):
 def solve(A, B, *, left=True):
     """X with A X = B, or X A = B."""
     X, info = _solved("linalg.solve", A, B, left)
-    require_success("linalg.solve", info, SINGULAR.replace("{{}}", "solve"))
+    require_success("linalg.solve", info, NO_SOLUTION)
     return X
 
 
@@ -183,7 +185,7 @@ def solve_ex(A, B, *, left=True, check_errors=False):
     """(result, info) of A X = B."""
     X, info = _solved("linalg.solve_ex", A, B, left)
     if check_errors:
-        require_success("linalg.solve_ex", info, SINGULAR.replace("{{}}", "solve"))
+        require_success("linalg.solve_ex", info, NO_SOLUTION)
     return engine.named(registry["linalg.solve_ex"], (X, info))
 
 
@@ -369,7 +371,8 @@ def _check_lstsq(A, B, driver) -> None:
     difference = A.dim() - B.dim()
     if not 0 <= difference <= 1:
         raise RuntimeError("torch.linalg.lstsq: input.dim() must be greater or equal to "
-                           f"other.dim() and (input.dim() - other.dim()) <= 1, but got {A.dim()} and {B.dim()}")
+                           "other.dim() and (input.dim() - other.dim()) <= 1, but got "
+                           f"{A.dim()} and {B.dim()}")
     vector = difference == 1 and tuple(A.shape[:-1]) == tuple(B.shape)
     rows = B.shape[-1] if vector else B.shape[-2] if B.dim() > 1 else None
     if rows != A.shape[-2]:
@@ -444,5 +447,3 @@ def matrix_exp(g, input):
     above, below = engine.cat([A, g], -1), engine.cat([zeros, A], -1)
     return matrix_exp(engine.cat([above, below], -2)).narrow(-2, 0, n).narrow(-1, n, n)
 
-
-__all__ = ["diagonal_matrix", "inv", "pinv", "solve"]

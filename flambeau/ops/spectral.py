@@ -123,7 +123,8 @@ def _check_spectrum(input, n_fft: int, hop: int, onesided, return_complex: bool)
     if not input.numel():
         raise RuntimeError("istft: input tensor cannot be empty.")
     if input.dim() not in (2, 3):
-        raise RuntimeError(f"istft: expected a tensor with 2 or 3 dimensions, but got {input.dim()}")
+        raise RuntimeError("istft: expected a tensor with 2 or 3 dimensions, but got "
+                           f"{input.dim()}")
     if hop <= 0:
         raise RuntimeError(f"istft: expected hop_length > 0, but got hop_length={hop}")
     bins = input.shape[-2]

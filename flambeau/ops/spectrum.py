@@ -27,7 +27,7 @@ def _differences(w, v, at_diagonal: float):
 
 @library(where="linalg")
 def eigh(A: T, UPLO="L"):
-    """(eigenvalues, eigenvectors) of a symmetric or hermitian matrix, one triangle of which is read."""
+    """(eigenvalues, eigenvectors) of a symmetric or hermitian matrix, read from one triangle."""
     require_square("linalg.eigh", A)
     require_floating("linalg.eigh", A)
     if not isinstance(UPLO, str) or UPLO.upper() not in ("L", "U"):

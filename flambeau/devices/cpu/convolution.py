@@ -138,7 +138,7 @@ def convolve_weight(x, y, geometry: Geometry) -> np.ndarray:
     return w
 
 
-# -- answers by name -----------------------------------------------------------------------------
+# -- answers by name ------------------------------------------------------------------------------
 
 
 def _wide(*arrays):

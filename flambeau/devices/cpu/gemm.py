@@ -37,7 +37,7 @@ class Product:
 
     def __init__(self, kind, ta, tb, m, n, k, lda, ldb, ldc, rows, cols, offsets):
         self.table = array("q", [byte for row in offsets for byte in row])
-        # Work is counted in elements of a pointwise kernel, of which 16 multiply-adds take the time.
+        # Work is counted in elements of a pointwise kernel: 16 multiply-adds take the time of one.
         self.work = m * n * k * len(offsets) >> 4
         self.words = array("q", [self.work, kind, ta, tb, m, n, k, lda, ldb, ldc, rows, cols,
                                  len(offsets), self.table.buffer_info()[0]])
@@ -111,12 +111,12 @@ matrix:
        {one}, ptr %ai, i32 %lda32, ptr %bi, i32 %ldb32, {beta}, ptr %ci, i32 %ldc32)
   br label %done
 lefts:
-  call void @{gemv}(i32 {_ROW_MAJOR}, i32 %ta32, i32 %rows32, i32 %cols32, {one}, ptr %ai, i32 %lda32,
-       ptr %bi, i32 %ldb32, {beta}, ptr %ci, i32 %ldc32)
+  call void @{gemv}(i32 {_ROW_MAJOR}, i32 %ta32, i32 %rows32, i32 %cols32, {one}, ptr %ai,
+       i32 %lda32, ptr %bi, i32 %ldb32, {beta}, ptr %ci, i32 %ldc32)
   br label %done
 rights:
-  call void @{gemv}(i32 {_ROW_MAJOR}, i32 %tb32, i32 %rows32, i32 %cols32, {one}, ptr %bi, i32 %ldb32,
-       ptr %ai, i32 %lda32, {beta}, ptr %ci, i32 %ldc32)
+  call void @{gemv}(i32 {_ROW_MAJOR}, i32 %tb32, i32 %rows32, i32 %cols32, {one}, ptr %bi,
+       i32 %ldb32, ptr %ai, i32 %lda32, {beta}, ptr %ci, i32 %ldc32)
   br label %done
 done:
   %i1 = add i64 %i, 1

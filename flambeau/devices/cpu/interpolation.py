@@ -63,7 +63,7 @@ class Table:
         return Table(indices, spread, self.out)
 
 
-# -- where each element comes from --------------------------------------------------------------------
+# -- where each element comes from ----------------------------------------------------------------
 
 
 def _ratio(size: int, out: int, align: bool, scale, kind):
@@ -187,7 +187,7 @@ def turned_table_of(mode: str, size: int, out: int, align: bool, scale, kind) ->
     return table_of(mode, size, out, align, scale, kind).turned()
 
 
-# -- applying tables ------------------------------------------------------------------------------------
+# -- applying tables ------------------------------------------------------------------------------
 
 
 def _along(x: np.ndarray, table: Table, axis: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Decompositions and solvers of the CPU: numpy.linalg where it has them, OpenBLAS's LAPACK where not.
+"""Decompositions and solvers of the CPU: by numpy.linalg, or by LAPACK where that lacks them.
 
 Routines take batches of matrices. Those that can fail say so in an array of infos, 0 for success.
 """
@@ -238,13 +238,10 @@ def geqrf(input):
     tau = np.zeros((*input.shape[:-2], min(m, n)), input.dtype)
     for k, matrix in enumerate(matrices(input)):
         if matrix.size:
-            matrices(out)[k], tau.reshape(prod(input.shape[:-2]), min(m, n))[k] = _reflections(matrix)
+            raw, factors = np.linalg.qr(matrix, mode="raw")
+            matrices(out)[k] = raw.T
+            tau.reshape(prod(input.shape[:-2]), min(m, n))[k] = factors
     return out, tau
-
-
-def _reflections(matrix):
-    raw, tau = np.linalg.qr(matrix, mode="raw")
-    return raw.T, tau
 
 
 @routine

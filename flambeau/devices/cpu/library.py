@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from . import bessel, special
-from . import counting, scans, sorting
-from . import fourier, lapack
-from . import ctc
-from . import convolution, interpolation, pooling
+from . import (
+           bessel,
+           convolution,
+           counting,
+           ctc,
+           fourier,
+           interpolation,
+           lapack,
+           pooling,
+           scans,
+           sorting,
+           special,
+)
 from .routines import NATIVE, ROUTINES
 
-__all__ = ["NATIVE", "ROUTINES", "bessel", "convolution", "counting", "ctc", "interpolation", "pooling",
-           "scans", "sorting", "special"]
+__all__ = ["NATIVE", "ROUTINES", "bessel", "convolution", "counting", "ctc", "fourier",
+           "interpolation", "lapack", "pooling", "scans", "sorting", "special"]

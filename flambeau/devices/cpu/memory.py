@@ -16,6 +16,8 @@ from .compile import addresses, cache
 ALIGNMENT = 64
 SLAB = 1 << 20
 LARGE = 1 << 20
+#: so many small blocks of a size are made at once, in at most so many bytes
+BATCH, BATCH_BYTES = 64, 1 << 17
 #: idle bytes in large blocks beyond which they are returned to the system
 IDLE_LIMIT = 1 << 30
 
@@ -69,13 +71,28 @@ def grow(nbytes: int):
                 f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {nbytes} "
                 f"bytes. {error}") from error
         return _block(address, size, pool, mapping)
-    mapping, address = _map(SLAB)
-    _slabs.append(mapping)
-    count = max(1, min(SLAB // size, 4096 if size <= 256 else SLAB))
+    count = max(1, min(BATCH, BATCH_BYTES // size))
+    address = _cut(count * size)
     blocks = [_block(address + i * size, size, pool, None) for i in range(count)]
     taken = blocks.pop()
     del blocks  # each goes to the free list as it dies
     return taken
+
+
+class _Slab:
+    """The mapping that small blocks are being cut from."""
+
+    address = left = 0
+
+
+def _cut(nbytes: int) -> int:
+    """The address of nbytes of a slab, a new one if there is not enough left."""
+    if _Slab.left < nbytes:
+        mapping, _Slab.address = _map(SLAB)
+        _Slab.left = SLAB
+        _slabs.append(mapping)
+    _Slab.left -= nbytes
+    return _Slab.address + _Slab.left
 
 
 def _block(address: int, size: int, pool: list, owner):

@@ -13,7 +13,7 @@ from ...core import spatial as sp
 from .routines import ROUTINES, routine
 from .windows import framed, needed, seen, taps, unframed
 
-# -- the largest of each window --------------------------------------------------------------------
+# -- the largest of each window -------------------------------------------------------------------
 
 
 def _lowest(dtype: np.dtype):
@@ -21,7 +21,7 @@ def _lowest(dtype: np.dtype):
 
 
 class _Largest:
-    """The largest so far and where it is: the first of equals, and the last NaN, as torch has it."""
+    """The largest so far and where it is: the first of equals, but the last NaN."""
 
     def __init__(self, shape, dtype: np.dtype, start: np.ndarray):
         self.values = np.full(shape, _lowest(dtype), dtype)
@@ -44,7 +44,7 @@ def _flat(coordinates, sizes) -> np.ndarray:
 
 
 def _max_pool(n: int, input, kernel_size, stride, padding, dilation, ceil_mode):
-    kernel, stride, padding, dilation = sp.pool_options("", n, kernel_size, stride, padding, dilation)
+    kernel, stride, padding, dilation = sp.pool_options(n, kernel_size, stride, padding, dilation)
     sizes = input.shape[-n:]
     outs = tuple(sp.pooled(*v, ceil_mode)
                  for v in zip(sizes, kernel, stride, padding, dilation, strict=True))
@@ -69,7 +69,7 @@ for _n in (1, 2, 3):
     ROUTINES[f"max_pool{_n}d_with_indices"] = _maximum(_n)
 
 
-# -- windows chosen to give a size -------------------------------------------------------------------
+# -- windows chosen to give a size ----------------------------------------------------------------
 
 
 def _adaptive_bounds(size: int, out: int):
@@ -124,7 +124,7 @@ for _n in (1, 2, 3):
     ROUTINES[f"adaptive_max_pool{_n}d_with_indices"] = _adaptive(_n)
 
 
-# -- windows placed by random numbers -------------------------------------------------------------------
+# -- windows placed by random numbers -------------------------------------------------------------
 
 
 def _fractional_starts(samples: np.ndarray, size: int, out: int, kernel: int) -> np.ndarray:
@@ -142,7 +142,7 @@ def _fractional_starts(samples: np.ndarray, size: int, out: int, kernel: int) ->
 def _fractional_max_pool(n: int, input, kernel_size, output_size, samples):
     sizes, lead = input.shape[-n:], input.shape[:-n]
     planes = input.reshape(prod(lead), prod(sizes))
-    numbers = samples.reshape(len(planes), n)
+    numbers = samples.reshape(prod(samples.shape[:-1]), n)[:len(planes)]
     # torch draws the last dimension's number first in images, and last in volumes.
     order = range(n - 1, -1, -1) if n == 2 else range(n)
     begins = np.zeros((len(planes), *[1] * n), np.int64)
@@ -168,7 +168,7 @@ for _n in (2, 3):
     ROUTINES[f"fractional_max_pool{_n}d_with_indices"] = _fractional(_n)
 
 
-# -- to and from places in planes ------------------------------------------------------------------------
+# -- to and from places in planes -----------------------------------------------------------------
 
 
 @routine
@@ -217,7 +217,7 @@ def _summed(places, values, size: int) -> np.ndarray:
     return np.bincount(places, values, size).astype(values.dtype)
 
 
-# -- means of windows ------------------------------------------------------------------------------------
+# -- means of windows -----------------------------------------------------------------------------
 
 
 class _Means:
@@ -225,7 +225,7 @@ class _Means:
 
     def __init__(self, n, sizes, kernel_size, stride, padding, ceil_mode, count_include_pad,
                  divisor):
-        self.kernel, self.stride, self.padding, _ = sp.pool_options("", n, kernel_size, stride, padding)
+        self.kernel, self.stride, self.padding, _ = sp.pool_options(n, kernel_size, stride, padding)
         self.sizes, self.n = sizes, n
         self.outs = tuple(sp.pooled(*v, 1, ceil_mode) for v in
                           zip(sizes, self.kernel, self.stride, self.padding, strict=True))

@@ -1,0 +1,97 @@
+"""Fourier transforms against numpy, their gradients, short-time transforms, windows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+
+NORMS = [None, "forward", "backward", "ortho"]
+
+
+def real(shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def both(shape):
+    return real(shape) + 1j * real(shape, 1)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("n", [None, 5, 12])
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+def test_one_dimension(name, n, norm):
+    a = real((3, 8)) if name in ("rfft", "ihfft") else both((3, 8))
+    for dim in (-1, 0):
+        found = getattr(torch.fft, name)(torch.tensor(a), n, dim, norm)
+        wanted = getattr(np.fft, name)(a, n, dim, norm)
+        np.testing.assert_allclose(found.numpy(), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn", "fft2", "irfft2"])
+def test_several_dimensions(name):
+    a = real((3, 4, 6)) if name == "rfftn" else both((3, 4, 6))
+    np.testing.assert_allclose(getattr(torch.fft, name)(torch.tensor(a), dim=(0, 2)).numpy(),
+                               getattr(np.fft, name)(a, axes=(0, 2)), atol=1e-12)
+
+
+def test_dtypes():
+    assert torch.fft.fft(torch.ones(4)).dtype is torch.complex64
+    assert torch.fft.rfft(torch.ones(4, dtype=torch.int64)).dtype is torch.complex64
+    assert torch.fft.irfft(torch.ones(4, dtype=torch.complex128)).dtype is torch.float64
+    with pytest.raises(RuntimeError, match="real input"):
+        torch.fft.rfft(torch.ones(4, dtype=torch.complex64))
+    with pytest.raises(RuntimeError, match="data points"):
+        torch.fft.fft(torch.ones(4), n=0)
+    with pytest.raises(RuntimeError, match="normalization"):
+        torch.fft.fft(torch.ones(4), norm="none")
+
+
+@pytest.mark.parametrize("n", [None, 5, 9])
+@pytest.mark.parametrize("name", ["fft", "rfft", "irfft"])
+def test_gradients(name, n):
+    """A transform is linear: its gradient must be its adjoint, <F x, y> = <x, F* y>."""
+    a = torch.tensor(both((7,)) if name == "irfft" else real((7,)), requires_grad=True)
+    out = getattr(torch.fft, name)(a, n)
+    y = torch.tensor(real(out.shape, 2) + 1j * real(out.shape, 3)) if out.is_complex() else (
+        torch.tensor(real(out.shape, 2)))
+    (g,) = torch.autograd.grad(out, a, y)
+    step = torch.tensor(both((7,)) if name == "irfft" else real((7,), 5))
+    forward = (y.conj() * getattr(torch.fft, name)(step, n)).sum()
+    back = (g.conj() * step).sum()
+    first, second = (t.real.item() if t.is_complex() else t.item() for t in (forward, back))
+    assert first == pytest.approx(second, rel=1e-9)
+
+
+def test_shifts_and_frequencies():
+    for n in (7, 8):
+        a = torch.fft.fftfreq(n, 0.5)
+        np.testing.assert_allclose(a.numpy(), np.fft.fftfreq(n, 0.5), rtol=1e-6)
+        np.testing.assert_allclose(torch.fft.rfftfreq(n).numpy(), np.fft.rfftfreq(n), rtol=1e-6)
+        np.testing.assert_allclose(torch.fft.fftshift(a).numpy(), np.fft.fftshift(a.numpy()))
+        assert torch.equal(torch.fft.ifftshift(torch.fft.fftshift(a)), a)
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_stft_of_a_signal_comes_back(center):
+    signal = torch.tensor(real((2, 256)))
+    window = torch.hann_window(64, dtype=torch.float64) + 0.1
+    spectrum = torch.stft(signal, 64, 16, window=window, center=center, return_complex=True)
+    assert spectrum.shape[:2] == (2, 33)
+    again = torch.istft(spectrum, 64, 16, window=window, center=center, length=256)
+    np.testing.assert_allclose(again.numpy(), signal.numpy(), atol=1e-9)
+
+
+def test_windows():
+    for name in ("hanning", "hamming", "blackman", "bartlett"):
+        ours = {"hanning": "hann"}.get(name, name)
+        found = getattr(torch.signal.windows, ours)(9)
+        np.testing.assert_allclose(found.numpy(), getattr(np, name)(9), atol=1e-6)
+        periodic = getattr(torch, f"{ours}_window")(8)
+        np.testing.assert_allclose(periodic.numpy(), getattr(np, name)(9)[:8], atol=1e-6)
+    np.testing.assert_allclose(torch.kaiser_window(9, False, 5.0).numpy(), np.kaiser(9, 5.0),
+                               atol=1e-6)
+    assert torch.hann_window(0).shape == (0,)
+    with pytest.raises(RuntimeError, match="non-negative"):
+        torch.hann_window(-1)

@@ -1,0 +1,156 @@
+"""Decompositions and solvers: what they satisfy, their gradients, and what they refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+
+KINDS = ["float64", "complex128"]
+
+
+def matrix(shape, kind="float64", seed=0):
+    rng = np.random.default_rng(seed)
+    found = rng.standard_normal(shape)
+    return found + 1j * rng.standard_normal(shape) if kind == "complex128" else found
+
+
+def positive(n, kind="float64"):
+    a = matrix((n, n), kind)
+    return a @ a.conj().T + n * np.eye(n)
+
+
+def close(found, wanted, tolerance=1e-9):
+    found = found.numpy() if hasattr(found, "numpy") else found
+    wanted = wanted.numpy() if hasattr(wanted, "numpy") else wanted
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 5, 3), (0, 3)])
+def test_products_of_factors(kind, shape):
+    a = torch.tensor(matrix(shape, kind))
+    Q, R = torch.linalg.qr(a)
+    U, S, Vh = torch.linalg.svd(a, full_matrices=False)
+    P, L, W = torch.linalg.lu(a)
+    close(Q @ R, a)
+    close((U * S.unsqueeze(-2)) @ Vh, a)
+    close(P @ L @ W, a)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_symmetric_factors(kind):
+    a = torch.tensor(positive(5, kind))
+    L = torch.linalg.cholesky(a)
+    w, V = torch.linalg.eigh(a)
+    close(L @ L.mH, a)
+    close(torch.linalg.cholesky(a, upper=True), L.mH)
+    close((V * w) @ V.mH, a)
+    LD, pivots = torch.linalg.ldl_factor(a, hermitian=True)
+    b = torch.tensor(matrix((5, 2), kind, 1))
+    close(a @ torch.linalg.ldl_solve(LD, pivots, b, hermitian=True), b)
+    close(a @ torch.cholesky_solve(b, L), b)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_systems(kind):
+    a, b = torch.tensor(matrix((2, 4, 4), kind)), torch.tensor(matrix((2, 4, 3), kind, 1))
+    close(a @ torch.linalg.solve(a, b), b)
+    close(torch.linalg.solve(a, b.mT, left=False) @ a, b.mT)
+    LU, pivots = torch.linalg.lu_factor(a)
+    for adjoint in (False, True):
+        x = torch.linalg.lu_solve(LU, pivots, b, adjoint=adjoint)
+        close((a.mH if adjoint else a) @ x, b)
+    upper = a.triu()
+    close(upper @ torch.linalg.solve_triangular(upper, b, upper=True), b)
+    close(a @ torch.linalg.inv(a), np.broadcast_to(np.eye(4), (2, 4, 4)))
+
+
+def test_numbers_of_matrices():
+    a = matrix((4, 4))
+    x = torch.tensor(a)
+    close(torch.linalg.det(x), np.linalg.det(a))
+    close(torch.linalg.slogdet(x)[1], np.linalg.slogdet(a)[1])
+    close(torch.linalg.pinv(torch.tensor(matrix((5, 3)))), np.linalg.pinv(matrix((5, 3))))
+    for order in ("fro", "nuc", 1, -1, 2, -2, float("inf"), -float("inf")):
+        close(torch.linalg.matrix_norm(x, order), np.linalg.norm(a, order))
+        close(torch.linalg.cond(x, order), np.linalg.cond(a, order))
+    assert torch.linalg.matrix_rank(torch.tensor(np.outer(a[0], a[1]))).item() == 1
+    close(torch.matrix_exp(torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)),
+          [[np.cos(1), np.sin(1)], [-np.sin(1), np.cos(1)]])
+    least = torch.linalg.lstsq(torch.tensor(matrix((6, 3))), torch.tensor(matrix((6, 2), seed=1)))
+    close(least.solution, np.linalg.lstsq(matrix((6, 3)), matrix((6, 2), seed=1), rcond=None)[0])
+
+
+def symmetric(x):
+    return x @ x.mT + 3 * torch.eye(3, dtype=torch.float64)
+
+
+SCALARS = {
+    "cholesky": lambda x: (torch.linalg.cholesky(symmetric(x)) ** 3).sum(),
+    "det": lambda x: torch.linalg.det(x),
+    "slogdet": lambda x: torch.linalg.slogdet(x)[1],
+    "inv": lambda x: (torch.linalg.inv(x) ** 2).sum(),
+    "solve": lambda x: (torch.linalg.solve(x, x.mT + 1) ** 2).sum(),
+    "triangular": lambda x: (torch.linalg.solve_triangular(x, x.mT, upper=True) ** 2).sum(),
+    "lu": lambda x: sum((f ** 2).sum() for f in torch.linalg.lu(x)[1:]),
+    "qr": lambda x: sum((f ** 3).sum() for f in torch.linalg.qr(x)),
+    "eigh": lambda x: (torch.linalg.eigh(symmetric(x))[0] ** 2).sum(),
+    "eig": lambda x: (torch.linalg.eig(x)[0].abs() ** 2).sum(),
+    "svdvals": lambda x: (torch.linalg.svdvals(x) ** 3).sum(),
+    "svd": lambda x: (torch.linalg.svd(x)[0].abs() ** 3).sum(),
+    "pinv": lambda x: (torch.linalg.pinv(x[:, :2]) ** 2).sum(),
+    "matrix_exp": lambda x: (torch.matrix_exp(x) ** 2).sum(),
+    "lstsq": lambda x: (torch.linalg.lstsq(x[:, :2], x)[0] ** 2).sum(),
+    "householder": lambda x: (torch.linalg.householder_product(x, x[0]) ** 3).sum(),
+    "matrix_power": lambda x: torch.matrix_power(x, -2).sum(),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_gradients_by_differences(name):
+    function, a = SCALARS[name], matrix((3, 3), seed=4) + 2 * np.eye(3)
+    x = torch.tensor(a, requires_grad=True)
+    (g,) = torch.autograd.grad(function(x), x, create_graph=True)
+    step = 1e-6
+    direction = matrix((3, 3), seed=5)
+    sides = [torch.tensor(a + sign * step * direction, requires_grad=True) for sign in (1, -1)]
+    slope = (function(sides[0]).item() - function(sides[1]).item()) / (2 * step)
+    assert (g.detach().numpy() * direction).sum() == pytest.approx(slope, rel=1e-5, abs=1e-6)
+    towards = torch.tensor(direction)
+    (second,) = torch.autograd.grad((g * towards).sum(), x)
+    ahead, behind = (torch.autograd.grad(function(s), s)[0].numpy() for s in sides)
+    np.testing.assert_allclose(second.numpy(), (ahead - behind) / (2 * step), rtol=1e-4, atol=1e-4)
+
+
+def test_gradient_of_a_singular_determinant():
+    x = torch.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    torch.linalg.det(x).backward()
+    close(x.grad, [[4.0, -2.0], [-2.0, 1.0]])
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (lambda: torch.linalg.inv(torch.zeros(2, 2)), "singular"),
+    (lambda: torch.linalg.solve(torch.zeros(2, 2, 2), torch.ones(2, 2, 1)), "Batch element 0"),
+    (lambda: torch.linalg.cholesky(-torch.eye(2)), "not positive-definite")])
+def test_failures_are_linalg_errors(function, message):
+    with pytest.raises(torch.linalg.LinAlgError, match=message):
+        function()
+
+
+def test_infos_instead_of_failures():
+    found = torch.linalg.cholesky_ex(torch.stack([torch.eye(2), -torch.eye(2)]))
+    assert found.info.tolist() == [0, 1]
+    assert torch.linalg.inv_ex(torch.zeros(2, 2)).info.item() == 1
+
+
+@pytest.mark.parametrize("function", [
+    lambda: torch.linalg.det(torch.ones(2, 3)), lambda: torch.linalg.eigh(torch.ones(3)),
+    lambda: torch.linalg.inv(torch.ones(2, 2, dtype=torch.int64)),
+    lambda: torch.linalg.qr(torch.ones(2, 2), mode="all"),
+    lambda: torch.linalg.solve(torch.eye(2), torch.ones(3, 1)),
+    lambda: torch.linalg.matrix_norm(torch.ones(2, 2), 3)])
+def test_refusals(function):
+    with pytest.raises(RuntimeError, match=r"linalg|qr"):
+        function()
