@@ -9,6 +9,7 @@ from . import ops as declarations
 from .core import dtype as dt
 from .core import shape as sh
 from .core.device import resolve
+from .core.errors import LinAlgError
 from .engine import (
     convert,
     create,
@@ -143,8 +144,8 @@ def inplace_of(op: Op):
     return form
 
 
-#: public functions by dotted name
-functions: dict[str, object] = {}
+#: public functions by dotted name, and what else lives among them
+functions: dict[str, object] = {"linalg.LinAlgError": LinAlgError}
 
 
 def install() -> None:
@@ -276,6 +277,7 @@ for _name in ("diagonal", "floor_divide", "narrow", "real", "remainder", "select
               "slice", "transpose", "unbind", "view"):
     setattr(engine, _name, registry[_name].run)
 engine.view_dtype = engine.view
+engine.masked_fill = registry["masked_fill"]
 
 
 def fill(x: Tensor, value) -> Tensor:

@@ -1,8 +1,9 @@
-"""Going back: functions of one's own, modes, hooks, second derivatives, mistakes and their messages."""
+"""Going back: functions of one's own, modes, hooks, second derivatives, mistakes."""
 
 import gc
 import re
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ def values(x):
     return x.detach().numpy()
 
 
-# -- depth and memory -----------------------------------------------------------------------------
+# -- depth and memory ----------------------------------------------------------------------------
 
 
 def test_a_graph_of_a_hundred_thousand_steps():
@@ -46,7 +47,7 @@ def test_the_graph_is_freed_without_the_collector():
         gc.enable()
 
 
-# -- backward -------------------------------------------------------------------------------------
+# -- backward ------------------------------------------------------------------------------------
 
 
 def test_gradients_accumulate():
@@ -115,7 +116,7 @@ def test_retain_grad():
     assert y.grad.item() == 12 and y.retains_grad
 
 
-# -- modes ----------------------------------------------------------------------------------------
+# -- modes ---------------------------------------------------------------------------------------
 
 
 def test_modes_as_contexts():
@@ -171,7 +172,7 @@ def test_set_grad_enabled_as_a_function():
         torch.set_grad_enabled(True)
 
 
-# -- hooks ----------------------------------------------------------------------------------------
+# -- hooks ---------------------------------------------------------------------------------------
 
 
 def test_a_hook_changes_the_gradient_and_can_be_removed():
@@ -251,8 +252,8 @@ def test_save_on_cpu_and_refused_hooks():
         y = x.exp().sum()
     y.backward()
     assert x.grad.item() == pytest.approx(np.exp(2.0))
-    with (graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"),
-          graph.save_on_cpu()):
+    refused = pytest.raises(RuntimeError, match="not here")
+    with graph.disable_saved_tensors_hooks("not here"), refused, graph.save_on_cpu():
         pass
 
 
@@ -264,7 +265,7 @@ def test_next_functions_lead_to_the_leaf():
     assert mul.next_functions[0][0].variable is x
 
 
-# -- mistakes ---------------------------------------------------------------------------------------
+# -- mistakes ------------------------------------------------------------------------------------
 
 
 def test_in_place_on_a_leaf():
@@ -289,7 +290,8 @@ def test_a_kept_tensor_that_changed_is_reported_with_the_line():
     y = x * 2
     z = (y * y).sum()
     y.add_(1)  # the line to blame
-    line = next(n for n, text in enumerate(open(__file__), 1) if "the line to blame" in text)
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if "the line to blame" in text)
     with pytest.raises(RuntimeError, match="modified by an inplace operation") as caught:
         z.backward()
     assert re.search(rf"test_autograd\.py:{line}\b", str(caught.value))
@@ -304,13 +306,13 @@ def test_anomaly_names_the_call_that_made_nan():
     x = leaf(0.0)
     with torch.autograd.set_detect_anomaly(True):
         y = (x * 0) / x
-        with pytest.raises(RuntimeError, match="returned nan values(.|\n)*test_autograd"):
+        with pytest.raises(RuntimeError, match=r"returned nan values(.|\n)*test_autograd"):
             y.sum().backward()
     with pytest.warns(UserWarning, match="Anomaly Detection"), torch.autograd.detect_anomaly():
         (x + 1).sum().backward()
 
 
-# -- functions of one's own ---------------------------------------------------------------------------
+# -- functions of one's own ----------------------------------------------------------------------
 
 
 class Cube(Function):
@@ -363,7 +365,7 @@ def test_function_with_several_results_and_arguments():
             return gx * ctx.scale, None, None
 
     x, y = leaf(2.0), torch.ones(1, dtype=torch.float64)
-    a, b, index = Both.apply(x, y, 5.0)
+    a, _, index = Both.apply(x, y, 5.0)
     assert not index.requires_grad
     a.sum().backward()
     assert x.grad.item() == 5
@@ -483,7 +485,7 @@ def test_once_differentiable():
         first.sum().backward()
 
 
-# -- functional, checks -----------------------------------------------------------------------------
+# -- functional, checks --------------------------------------------------------------------------
 
 
 def test_jacobian_and_hessian():

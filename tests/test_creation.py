@@ -8,7 +8,7 @@ import flambeau as torch
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-# -- from data --------------------------------------------------------------------------------------
+# -- from data -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_from_numpy_refuses_what_cannot_be_shared():
         torch.from_numpy([1])
 
 
-# -- values -----------------------------------------------------------------------------------------
+# -- values --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [(2, 3), [2, 3], torch.Size([2, 3])])
@@ -143,7 +143,8 @@ def test_full_and_eye(dtype):
 
 
 def test_full_takes_the_dtype_of_its_value():
-    found = [torch.full((1,), v).dtype for v in (1, 1.0, True, 1j, torch.tensor(1, dtype=torch.int8))]
+    values = (1, 1.0, True, 1j, torch.tensor(1, dtype=torch.int8))
+    found = [torch.full((1,), v).dtype for v in values]
     assert found == [torch.int64, torch.float32, torch.bool, torch.complex64, torch.int8]
 
 
@@ -208,7 +209,7 @@ def test_legacy_constructors():
         torch.Tensor(2.5)
 
 
-# -- steps ------------------------------------------------------------------------------------------
+# -- steps ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("args", [(5,), (2, 7), (0, 10, 3), (10, 0, -3), (3, 3)])
@@ -246,7 +247,7 @@ def test_logspace():
     assert torch.logspace(0, 3, 4, base=2).tolist() == [1, 2, 4, 8]
 
 
-# -- random -----------------------------------------------------------------------------------------
+# -- random --------------------------------------------------------------------------------------
 
 
 def test_the_same_seed_draws_the_same_numbers():
@@ -272,7 +273,8 @@ def test_a_transposed_tensor_is_filled_in_the_order_of_its_memory():
     torch.manual_seed(0)
     expected = torch.rand(3, 4)
     torch.manual_seed(0)
-    assert torch.empty(3, 4).transpose(0, 1).uniform_().transpose(0, 1).tolist() == expected.tolist()
+    found = torch.empty(3, 4).transpose(0, 1).uniform_().transpose(0, 1)
+    assert found.tolist() == expected.tolist()
 
 
 def test_filling_erases_the_gradient():

@@ -61,7 +61,7 @@ def test_memory_formats():
     assert y.clone(memory_format=torch.contiguous_format).is_contiguous()
 
 
-# -- numpy ------------------------------------------------------------------------------------------
+# -- numpy ---------------------------------------------------------------------------------------
 
 
 def test_numpy_shares_memory_both_ways():
@@ -95,7 +95,7 @@ def test_numpy_functions_give_tensors_back():
     assert isinstance(x * np.ones(2), torch.Tensor)
 
 
-# -- DLPack -----------------------------------------------------------------------------------------
+# -- DLPack --------------------------------------------------------------------------------------
 
 
 def test_dlpack_with_numpy_is_zero_copy():
@@ -128,7 +128,7 @@ def test_a_capsule_is_taken_once():
         torch.ones(1, requires_grad=True).__dlpack__()
 
 
-# -- storages ---------------------------------------------------------------------------------------
+# -- storages ------------------------------------------------------------------------------------
 
 
 def test_storages():
@@ -169,7 +169,7 @@ def test_only_shared_memory_is_shared_with_children():
     assert shared.is_shared() and not private.is_shared()
 
 
-# -- copies and pickles -----------------------------------------------------------------------------
+# -- copies and pickles --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda v: pickle.loads(pickle.dumps(v))])
@@ -208,7 +208,7 @@ def test_other_things_are_pickled(value):
     assert isinstance(value, torch.Generator) or back == value
 
 
-# -- subclasses -------------------------------------------------------------------------------------
+# -- subclasses ----------------------------------------------------------------------------------
 
 
 class Plain(torch.Tensor):
@@ -258,10 +258,11 @@ def test_duck_typed_tensors():
     assert torch.add(Answer(), 1) == 42 == torch.add(torch.ones(1), Answer())
     with pytest.raises(TypeError, match=r"no implementation found for 'torch\.exp'"):
         torch.exp(Answer())
-    assert torch.overrides.has_torch_function((1, Answer())) and torch.overrides.is_tensor_like(Answer())
+    assert torch.overrides.has_torch_function((1, Answer()))
+    assert torch.overrides.is_tensor_like(Answer())
 
 
-# -- Python's own protocols ---------------------------------------------------------------------------
+# -- Python's own protocols ----------------------------------------------------------------------
 
 
 def test_numbers():

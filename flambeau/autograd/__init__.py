@@ -8,7 +8,7 @@ from ..engine.grad_mode import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
-from . import anomaly_mode, function, functional, grad_mode, gradcheck, graph, variable
+from . import anomaly_mode, function, functional, grad_mode, graph, variable
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .entry import backward
 from .function import Function, NestedIOFunction

@@ -28,8 +28,8 @@ class FunctionCtx:
         """Keep inputs or results, checked to be unchanged when they are asked for."""
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
-                raise TypeError("save_for_backward can only save variables, but argument is of type "
-                                f"{type(t).__name__}")
+                raise TypeError("save_for_backward can only save variables, but argument is of "
+                                f"type {type(t).__name__}")
         self._to_save = tensors
 
     def save_for_forward(self, *tensors) -> None:
@@ -105,16 +105,16 @@ class CustomBack:
         if g is None:
             return None
         if not isinstance(g, Tensor):
-            raise TypeError(f"{self.name()}.backward: expected Tensor or None for gradient {place}, "
-                            f"got {type(g).__name__}")
+            raise TypeError(f"{self.name()}.backward: expected Tensor or None for gradient "
+                            f"{place}, got {type(g).__name__}")
         if g.sig.shape != sig.shape:
             lead = g.sig.rank - sig.rank
             wide = lead >= 0 and all(n in (1, g.sig.shape[d + lead])
                                      for d, n in enumerate(sig.shape))
             if not wide:
                 raise RuntimeError(f"Function {self.name()} returned an invalid gradient at index "
-                                   f"{place} - got {list(g.sig.shape)} but expected shape compatible "
-                                   f"with {list(sig.shape)}")
+                                   f"{place} - got {list(g.sig.shape)} but expected shape "
+                                   f"compatible with {list(sig.shape)}")
             g = engine.sum_to(g, sig.shape)
         if g.sig.dtype is not sig.dtype:
             g = engine.cast(_real_part(g) if sig.dtype.kind != "c" else g, sig.dtype)

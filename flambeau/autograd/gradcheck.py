@@ -45,8 +45,8 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_dtypes) -> None:
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     watched = [x for x in _tensors(inputs) if x.requires_grad]
     if not watched:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none "
-                         "of the them have requires_grad=True.")
+        raise ValueError("gradcheck expects at least one input tensor to require gradient, but "
+                         "none of the them have requires_grad=True.")
     for k, x in enumerate(watched):
         if x.dtype not in (flambeau.float64, flambeau.complex128):
             warnings.warn(f"Input #{k} requires gradient and is not a double precision floating "
@@ -60,7 +60,8 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_dtypes) -> None:
             if not np.all(np.abs(analytic[k] - again[k]) <= nondet_tol):
                 raise GradcheckError("Backward is not reentrant, i.e., running backward with same "
                                      "input and grad_output multiple times gives different values, "
-                                     f"although analytical gradient matches numerical gradient. (input {k}, output {number})")
+                                     "although analytical gradient matches numerical gradient. "
+                                     f"(input {k}, output {number})")
             numeric = _numeric(func, inputs, number, x, eps, out)
             if not np.allclose(analytic[k], numeric, rtol=rtol, atol=atol, equal_nan=True):
                 raise GradcheckError(

@@ -14,14 +14,19 @@ else, which is part of the kernel. A result is `rows.each(...)`, `rows.once(...)
 from __future__ import annotations
 
 import inspect
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from . import dtype as dt
 from . import expr as ex
 from .expr import Expr
 from .kernel import Fold
 
-each, once, along = "each", "once", "along"
+if TYPE_CHECKING:
+    each: TypeAlias = Any
+    once: TypeAlias = Any
+    along: TypeAlias = Any
+else:
+    each, once, along = "each", "once", "along"
 kept = "kept"  # of results: once per row, the dimensions of a row staying with size 1
 
 _WIDER = {dt.float32: dt.float64}

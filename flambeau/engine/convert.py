@@ -62,9 +62,9 @@ def from_numpy(array: np.ndarray) -> Tensor:
     strides = []
     for stride in array.strides:
         if stride < 0:
-            raise ValueError("At least one stride in the given numpy array is negative, and tensors "
-                             "with negative strides are not currently supported. (You can probably "
-                             "work around this by making a copy of your array with array.copy().)")
+            raise ValueError("At least one stride in the given numpy array is negative, and "
+                             "tensors with negative strides are not currently supported. (You can "
+                             "probably work around this by making a copy of your array with array.copy().)")
         if stride % array.itemsize:
             raise ValueError("given numpy array strides not a multiple of the element byte size. "
                              "Copy array to workaround.")
@@ -156,9 +156,9 @@ def from_data(data, dtype: dt.dtype | None = None, where=CPU) -> Tensor:
         return engine.cast(out, dtype) if dtype is not None else out
     if isinstance(data, np.ndarray):
         if data.dtype == object:
-            raise TypeError("can't convert np.ndarray of type numpy.object_. The only supported types "
-                            "are: float64, float32, float16, complex64, complex128, int64, int32, "
-                            "int16, int8, uint8, and bool.")
+            raise TypeError("can't convert np.ndarray of type numpy.object_. The only supported "
+                            "types are: float64, float32, float16, complex64, complex128, int64, "
+                            "int32, int16, int8, uint8, and bool.")
         if data.dtype.kind == "u" and data.dtype.itemsize > 1:
             return copied(data.astype(np.int64), dtype or dt.int64)
         return copied(data, dtype)
@@ -219,7 +219,7 @@ _PYTHON_NUMBERS = (bool, int, float, complex)
 
 
 def _plain_numbers(data):
-    """Python numbers as an array and the dtype they have in torch; None if there is anything else."""
+    """Python numbers as an array and the dtype they have in torch; None if there is more."""
     first = data
     while isinstance(first, (list, tuple)) and len(first):
         first = first[0]
@@ -318,7 +318,7 @@ def meta_like(sig: Signature) -> Signature:
 
 
 def dense_signature(sig: Signature, dtype: dt.dtype | None = None) -> Signature:
-    """Where a copy of a tensor goes: the same order of dimensions if it is dense, else row-major."""
+    """Where a copy of a tensor goes: in the same order of dimensions if it is dense."""
     strides = sig.strides if sh.is_dense(sig.shape, sig.strides) else None
     if strides is None:
         strides = sh.result_strides(sig.shape, [(sig.shape, sig.strides)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from operator import index
 
@@ -12,7 +13,7 @@ from ..core import dtype as dt
 from ..core import formats as fm
 from ..core.device import CPU, META, resolve
 from . import convert, inplace
-from .eager import engine
+from .eager import engine, intercepted
 from .modes import modes
 from .storage import adopt, allocate, grow
 from .tensor import LEAF, Size, Tensor, forget_plans, make, signature
@@ -26,7 +27,7 @@ PYTHON_TYPES = {float: dt.float64, int: dt.int64, bool: dt.bool_, complex: dt.co
 layouts = {fm.strided: lambda x: x}
 
 
-# -- options ---------------------------------------------------------------------------------------
+# -- options -------------------------------------------------------------------------------------
 
 
 def as_dtype(name: str, given) -> dt.dtype:
@@ -44,7 +45,7 @@ def sizes(name: str, given) -> tuple[int, ...]:
     """A shape from integers given one by one or as one sequence."""
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = given[0]
-    for place, n in enumerate(given):
+    for n in given:
         if type(n) is not int:
             given = [_one_size(name, k, each) for k, each in enumerate(given)]
             break
@@ -106,7 +107,7 @@ def out_dtype(name: str, dtype, out, otherwise=None):
     return out.sig.dtype if out is not None else otherwise or dt.default_float()
 
 
-# -- one value ----------------------------------------------------------------------------------------
+# -- one value -----------------------------------------------------------------------------------
 
 
 #: (sizes as given, dtype, device) -> signature, for calls without other options
@@ -123,8 +124,8 @@ def _plain(name: str, value):
             sig = _known[size, dtype or dt._Default.value, device]
         except (KeyError, TypeError):
             sig = None
-        if (sig is None or not _all_ints(size) or requires_grad or out is not None or layout is not None or named
-                or pin_memory or memory_format is not None or modes.inference
+        if (sig is None or not _all_ints(size) or requires_grad or out is not None or named
+                or layout is not None or pin_memory or memory_format is not None or modes.inference
                 or places._Default.value is not CPU):
             return general(size, out, dtype, layout, device, pin_memory, requires_grad,
                            memory_format, named)
@@ -177,10 +178,8 @@ def _into(name: str, out: Tensor, sig, value, dtype) -> Tensor:
 def _remember(size: tuple, sig, device) -> None:
     if len(_known) > 10_000:
         _known.clear()
-    try:
+    with contextlib.suppress(TypeError):  # a list of sizes cannot be looked up
         _known[size, sig.dtype, device] = sig
-    except TypeError:
-        pass  # a list of sizes cannot be looked up
 
 
 def _given_size(name: str, size: tuple, named: dict) -> tuple:
@@ -262,7 +261,8 @@ _FLOATING = frozenset((dt.float32, dt.float64))
 
 def _full_again(size, value, dtype, device):
     """A shape met before, filled with a float: nothing can be wrong with that; else None."""
-    if type(value) is not float or places._Default.value is not CPU or abs(value) > 3e38:
+    if type(value) is not float or type(size) not in (tuple, Size) or abs(value) > 3e38 or (
+            places._Default.value is not CPU):
         return None
     try:
         sig = _known[(size,), dtype or dt._Default.value, device]
@@ -369,7 +369,7 @@ def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=Non
     return finish("empty_permuted", raw_empty(sig), layout, pin_memory, requires_grad)
 
 
-# -- from data ----------------------------------------------------------------------------------------
+# -- from data -----------------------------------------------------------------------------------
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
@@ -513,7 +513,7 @@ def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False,
     return finish("scalar_tensor", x, layout, pin_memory, requires_grad)
 
 
-# -- like another tensor ------------------------------------------------------------------------------
+# -- like another tensor -------------------------------------------------------------------------
 
 
 def like_signature(name: str, x, dtype, device, memory_format):
@@ -530,11 +530,23 @@ def like_signature(name: str, x, dtype, device, memory_format):
     return signature(kind, sig.shape, strides, where)
 
 
+class Named:
+    """What interceptors see of a function that is no op."""
+
+    def __init__(self, name: str, run):
+        self.name, self.run = name, run
+
+
 def _like(name: str, value):
     """zeros_like, ones_like and empty_like."""
 
     def create(input, *, dtype=None, layout=None, device=None, pin_memory=False,
                requires_grad=False, memory_format=None):
+        if type(input) is not Tensor:
+            found = intercepted(Named(name, create), (input,), {
+                "dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format})
+            if found is not None:
+                return found[0]
         sig = like_signature(name, input, dtype, device, memory_format)
         x = raw_empty(sig) if value is None else filled(raw_empty(sig), value)
         if layout is None and not pin_memory and not requires_grad and not modes.inference:
@@ -560,7 +572,7 @@ def full_like(input, fill_value, *, dtype=None, layout=None, device=None, pin_me
     return finish("full_like", filled(raw_empty(sig), value), layout, pin_memory, requires_grad)
 
 
-# -- methods ------------------------------------------------------------------------------------------
+# -- methods -------------------------------------------------------------------------------------
 
 
 def _new(name: str, value):
@@ -611,7 +623,7 @@ METHODS = {
 }
 
 
-# -- legacy constructors ------------------------------------------------------------------------------
+# -- legacy constructors -------------------------------------------------------------------------
 
 
 def legacy(cls, dtype: dt.dtype, args: tuple, device=None) -> Tensor:

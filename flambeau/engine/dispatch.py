@@ -14,10 +14,15 @@ from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction,
 from . import rows
 from .eager import engine, intercepted, plug_pointwise, same_place
 from .formula import (
-    NUMPY_NAMES, SYNONYMS, bind, flat, record, tensors_of, wants_gradient,
+    NUMPY_NAMES,
+    SYNONYMS,
+    bind,
+    flat,
+    record,
+    tensors_of,
+    wants_gradient,
 )
 from .indexed import indexed_front
-from .modes import modes
 from .product import FRONTS
 from .reduce import reduction_front
 from .storage import adopt, grow
@@ -42,7 +47,7 @@ def plug(op: Op) -> None:
         op.run = composite_front(op)
 
 
-# -- library ----------------------------------------------------------------------------------------
+# -- library -------------------------------------------------------------------------------------
 
 
 def library_front(op: Op):
@@ -143,7 +148,7 @@ def from_array(array, wanted: dt.dtype | None) -> Tensor:
     return make(sig, adopt(array.ctypes.data, array.nbytes, array))
 
 
-# -- composites ---------------------------------------------------------------------------------------
+# -- composites ----------------------------------------------------------------------------------
 
 
 def composite_front(op: Composite):

@@ -78,7 +78,7 @@ def to_dlpack(x: Tensor, *, stream=None, max_version=None, dl_device=None, copy=
     if x.sig.device is not CPU:
         raise BufferError(f"Unsupported device type: {x.sig.device}")
     if dl_device is not None and tuple(dl_device) != (1, 0):
-        raise BufferError(f"__dlpack__: cannot export to device {tuple(dl_device)}, only to the CPU")
+        raise BufferError(f"__dlpack__: cannot export to device {tuple(dl_device)}, only to a CPU")
     if copy:
         x = engine.clone(x)
     sig = x.sig
@@ -136,9 +136,9 @@ def from_dlpack(ext_tensor, *, device=None, copy=None) -> Tensor:
 def _taken(capsule) -> Tensor:
     name = next((n for n in CAPSULES if _is_valid(id(capsule), n)), None)
     if name is None:
-        raise RuntimeError("from_dlpack received an invalid capsule. Note that DLTensor capsules can "
-                           "be consumed only once, so you might have already constructed a tensor "
-                           "from it once.")
+        raise RuntimeError("from_dlpack received an invalid capsule. Note that DLTensor capsules "
+                           "can be consumed only once, so you might have already constructed a "
+                           "tensor from it once.")
     structure, used = CAPSULES[name]
     address = _pointer(id(capsule), name)
     managed = structure.from_address(address)

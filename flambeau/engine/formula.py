@@ -1,4 +1,4 @@
-"""Calls of ops by parameter name: binding arguments, and recording steps that go back by formula."""
+"""Calls of ops by parameter name: binding arguments, and recording steps with a formula."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ class Generator:
 def _available(given) -> device:
     found = device(given)
     if found.type != "cpu":
-        raise RuntimeError(f"Cannot get a generator for device {found}: random numbers are drawn on "
-                           "the cpu only")
+        raise RuntimeError(f"Cannot get a generator for device {found}: random numbers are drawn "
+                           "on the cpu only")
     return CPU
 
 

@@ -14,8 +14,9 @@ from ..core.device import META
 from ..ops.declare import View
 from ..ops.shape import bounds
 from . import inplace
+from . import pointwise as pw
 from .access import check_bounds
-from .convert import from_data, raw_array, to_array
+from .convert import from_data, from_numpy, raw_array, to_array
 from .eager import changed, check_writable, engine, intercepted, new_table
 from .modes import modes
 from .node import fronts
@@ -106,11 +107,28 @@ def getitem(x: Tensor, index):
     key = plain_key(index)
     if key is not None:
         return _run_basic(x, key)
+    if isinstance(index, Tensor) and index.sig.rank and x.sig.rank and index.sig.dtype is dt.int64:
+        return taken(x, _along_first(x.sig, index), "IndexBackward0")
     key, tensors = parsed(x, index)
     if tensors is None:
         return _run_basic(x, key)
     view = x if key == _WHOLE else _run_basic(x, key)
     return taken(view, selection(view, tensors), "IndexBackward0")
+
+
+def _along_first(sig, index: Tensor) -> Selection:
+    """What one tensor of integers selects, the commonest of advanced indices."""
+    key = (sig.shape, (0,), (index.sig,))
+    frame = _frames.get(key)
+    if frame is None:
+        frame = _frames[key] = _frame(*key)
+    _check(index, sig.shape[0], 0)
+    return Selection(frame, (index,))
+
+
+def _check(index: Tensor, n: int, d: int) -> None:
+    check_bounds(index, -n, n, lambda i: IndexError(
+        f"index {i} is out of bounds for dimension {d} with size {n}"))
 
 
 _WHOLE = (("slice", None, None, 1),)
@@ -305,9 +323,7 @@ def selection(view: Tensor, tensors: list) -> Selection:
     if frame is None:
         frame = _frames[key] = _frame(*key)
     for index, d in zip(indices, dims, strict=True):
-        n = shape[d]
-        check_bounds(index, -n, n, lambda i, d=d, n=n: IndexError(
-            f"index {i} is out of bounds for dimension {d} with size {n}"))
+        _check(index, shape[d], d)
     return Selection(frame, tuple(indices))
 
 
@@ -344,7 +360,7 @@ def _mask(view: Tensor, mask: Tensor, d: int) -> list[Tensor]:
     if mask.sig.device is META:
         raise RuntimeError("indexing with a mask on the meta device: the shape depends on its "
                            "values")
-    return [from_data(places) for places in raw_array(mask).nonzero()]
+    return [from_numpy(places) for places in raw_array(mask).nonzero()]
 
 
 # -- assignment -----------------------------------------------------------------------------------
@@ -359,15 +375,79 @@ def setitem(x: Tensor, index, value) -> None:
     key = (index,) if type(index) is int else plain_key(index)
     tensors = None
     if key is None:
+        if isinstance(index, Tensor) and _filled(x, index, value):
+            return
         key, tensors = parsed(x, index)
-    view = _run_basic(x, key) if tensors is None or key != _WHOLE else x
     if tensors is None:
-        assign(view, value)
+        if x.node is not None or not _assigned(x, key, value):
+            assign(_run_basic(x, key), value)
         return
+    view = x if key == _WHOLE else _run_basic(x, key)
     value = _value(x, value)
     chosen = selection(view, tensors)
     value = _fitting(value, chosen.loops)
     put_(view, chosen, value, None, "index_put_", "IndexPutBackward0")
+
+
+def _filled(x: Tensor, mask: Tensor, value) -> bool:
+    """Whether one value was written wherever a mask of the leading dimensions holds."""
+    rank = mask.sig.rank
+    if mask.sig.dtype is not dt.bool_ or not rank or mask.sig.shape != x.sig.shape[:rank]:
+        return False
+    if isinstance(value, Tensor):
+        if value.sig.rank or value.sig.dtype is not x.sig.dtype:
+            return False
+    elif type(value) not in _NUMBERS:
+        return False
+    elif type(value) is float and x.sig.dtype.kind not in "fc":
+        value = int(value)
+    if rank < x.sig.rank:
+        mask = engine.reshape(mask, (*mask.sig.shape, *(1,) * (x.sig.rank - rank)))
+    inplace.pointwise_inplace(engine.masked_fill, x, mask, value)
+    return True
+
+
+_assignments = new_table()
+
+
+def _assigned(x: Tensor, key: tuple, value) -> bool:
+    """Whether an assignment that nothing records was made at once, by a plan for its place."""
+    kind = type(value)
+    if kind in _NUMBERS:
+        what = kind
+    elif isinstance(value, Tensor) and value.mem is not x.mem and value.sig.tag is None and (
+            value.node is None or not modes.grad):
+        what = value.sig
+    else:
+        return False
+    plan = _assignments.get((x.sig, key, what))
+    if plan is None:
+        plan = _assignments[x.sig, key, what] = _assignment(x.sig, key, value)
+    run, move, last, _ = plan
+    if run is None:
+        return False
+    check_writable(x, "copy_")
+    run(x.ptr + move, value if what is kind else value.ptr, last)
+    changed(x)
+    return True
+
+
+_NUMBERS = frozenset((float, int, bool))
+
+
+def _assignment(sig, key: tuple, value):
+    """(machine code, bytes further, last argument, what keeps them alive); without code: slowly."""
+    part, move, _ = view_plan(basic, sig, {"key": key})
+    if isinstance(value, Tensor):
+        given = value.sig
+        if sig.device is META or given.device is META or given.rank > part.rank:
+            return None, 0, 0, None
+        plan = pw.plan(engine.identity, (given,), (), part)
+    elif sig.device is META or sig.dtype.kind == "c":
+        return None, 0, 0, None
+    else:
+        plan = pw.plan(engine.constant, (value,), (), part)
+    return plan[2], move, plan[3], plan
 
 
 class _SetItem:

@@ -183,9 +183,9 @@ def _check_out(name: str, found: dt.dtype, args, out: Tensor) -> None:
         raise RuntimeError(f"{name}: result type {found.name} can't be cast to the desired output "
                            f"type {given.name}")
     if any(s == 0 and n > 1 for s, n in zip(out.sig.strides, out.sig.shape, strict=True)):
-        raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to "
-                           "tensor refers to a single memory location. Please clone() the tensor "
-                           "before performing the operation.")
+        raise RuntimeError(f"{name}: unsupported operation: more than one element of the "
+                           "written-to tensor refers to a single memory location. Please clone() "
+                           "the tensor before performing the operation.")
     read = [t for a in args for t in (a if isinstance(a, (list, tuple)) else (a,))]
     if name in APART_OUT and any(isinstance(t, Tensor) and t.mem is out.mem for t in read):
         raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and "

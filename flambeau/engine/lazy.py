@@ -8,7 +8,7 @@ import sys
 
 
 def subpackages(package: str, folder: str):
-    """(__getattr__, __dir__) of a package that imports what lies in its folder when asked for it."""
+    """(__getattr__, __dir__) of a package that imports what lies in its folder when asked."""
     names = frozenset(name.removesuffix(".py") for name in os.listdir(folder)
                       if not name.startswith("_"))
 

@@ -27,7 +27,39 @@ def flipped(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     out_sig, run, last, start, _ = plan
     out = empty(out_sig)
     run(out.ptr, x.ptr + start, last)
-    return out
+    return recorded(out, "FlipBackward0", (x,), lambda g: [flipped(g, dims)])
+
+
+_rolls = new_table()
+
+
+def rolled(x: Tensor, shift: int, dim: int) -> Tensor:
+    """A copy moved along one dimension; what leaves at one end enters at the other."""
+    sig = x.sig
+    plan = _rolls.get((sig, shift, dim))
+    if plan is None:
+        plan = _rolls[sig, shift, dim] = _roll_plan(sig, shift, dim)
+    out_sig, parts = plan
+    out = empty(out_sig)
+    for run, last, source, target, _ in parts:
+        run(out.ptr + target, x.ptr + source, last)
+    return recorded(out, "RollBackward0", (x,), lambda g: [rolled(g, -shift, dim)])
+
+
+def _roll_plan(sig: Signature, shift: int, dim: int):
+    """One copy for each side of where the tensor is cut."""
+    out = signature(sig.dtype, sig.shape, None, sig.device)
+    n, itemsize = sig.shape[dim], sig.dtype.itemsize
+    shift = shift % n if n else 0
+    parts = []
+    for start, count, to in ((n - shift, shift, 0), (0, n - shift, shift)):
+        if count and sig.numel:
+            shape = (*sig.shape[:dim], count, *sig.shape[dim + 1:])
+            source, target = (signature(sig.dtype, shape, s.strides, s.device) for s in (sig, out))
+            plan = pw.plan(engine.identity, (source,), (), target)
+            parts.append((plan[2], plan[3], start * sig.strides[dim] * itemsize,
+                          to * out.strides[dim] * itemsize, plan))
+    return out, parts
 
 
 def _flip_plan(sig: Signature, dims):
@@ -124,6 +156,7 @@ def one_hot(x: Tensor, classes: int) -> Tensor:
 
 engine.one_hot = one_hot
 engine.flipped = flipped
+engine.rolled = rolled
 engine.with_view = with_view
 engine.repeated_places = repeated_places
 engine.choices = choices

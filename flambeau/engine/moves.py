@@ -23,7 +23,7 @@ def _read(args: tuple, named: dict):
         first = given.pop(0)
         if isinstance(first, Tensor):
             other = first
-        elif isinstance(first, dt.dtype) or isinstance(first, type):
+        elif isinstance(first, (dt.dtype, type)):
             kind = first
         else:
             where = first

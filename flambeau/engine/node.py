@@ -11,6 +11,7 @@ import sys
 import weakref
 from heapq import heappop, heappush
 from itertools import count
+from typing import Any
 
 from . import native
 from .modes import Native, modes
@@ -22,7 +23,7 @@ class Node:
 
     __slots__ = ("__weakref__", "back", "extra", "kept", "parents", "seq", "sigs", "versions")
 
-    back: object       # answers name() and pull(node, g) -> gradients, one per parent
+    back: Any          # answers name() and pull(node, g) -> gradients, one per parent
     parents: tuple     # of Node, Edge, Tensor (a leaf) or None
     kept: tuple
     versions: tuple    # of the kept tensors' storages, when they were kept

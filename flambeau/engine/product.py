@@ -116,6 +116,8 @@ def _plan(out: Signature, run, back, words=None) -> tuple:
 def _words(a: _Side, b: _Side, itemsize: int) -> gemm.Product | None:
     m, k, n = a.rows, a.cols, b.cols
     one, other = _orientation(m, k, a.strides), _orientation(k, n, b.strides)
+    if one is None and other is None:
+        return None
     offsets = _offsets(a, b, m * n, itemsize)
     if n == 1 and one is not None and b.strides[0] > 0:
         flag, ld = one
@@ -132,8 +134,10 @@ def _words(a: _Side, b: _Side, itemsize: int) -> gemm.Product | None:
                         offsets)
 
 
-def _offsets(a: _Side, b: _Side, size: int, itemsize: int) -> np.ndarray:
+def _offsets(a: _Side, b: _Side, size: int, itemsize: int) -> list:
     """Byte offsets of both operands and the result, one row for each matrix of the batch."""
+    if not a.batch and not b.batch:
+        return [(0, 0, 0)]
     batch = sh.broadcast("matmul", a.batch, b.batch)
     rows = np.zeros((prod(batch), 3), np.int64)
     for column, side in enumerate((a, b)):

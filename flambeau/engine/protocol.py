@@ -25,7 +25,7 @@ class Printing:
     options = printing.PROFILES["default"]
 
 
-# -- properties -------------------------------------------------------------------------------------
+# -- properties ----------------------------------------------------------------------------------
 
 
 def _grad(x: Tensor):
@@ -43,11 +43,11 @@ def _set_grad(x: Tensor, value) -> None:
         if value is x:
             raise RuntimeError("can't assign Variable as its own grad")
         if tuple(value.sig.shape) != tuple(x.sig.shape):
-            raise RuntimeError(f"assigned grad has data of a different size: {tuple(value.sig.shape)} "
-                               f"for a tensor of {tuple(x.sig.shape)}")
+            raise RuntimeError(f"assigned grad has data of a different size: "
+                               f"{tuple(value.sig.shape)} for a tensor of {tuple(x.sig.shape)}")
         if value.sig.dtype is not x.sig.dtype:
-            raise RuntimeError(f"attempting to assign a gradient with dtype '{value.sig.dtype}' to a "
-                               f"tensor with grad_dtype '{x.sig.dtype}'.")
+            raise RuntimeError(f"attempting to assign a gradient with dtype '{value.sig.dtype}' to "
+                               f"a tensor with grad_dtype '{x.sig.dtype}'.")
     x._grad = value
 
 
@@ -106,7 +106,7 @@ PROPERTIES = {
 }
 
 
-# -- methods ----------------------------------------------------------------------------------------
+# -- methods -------------------------------------------------------------------------------------
 
 
 def size(x: Tensor, dim=None):

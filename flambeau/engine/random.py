@@ -19,7 +19,7 @@ from .modes import modes
 from .node import edge_of, new_node
 from .tensor import Tensor, empty, make, signature
 
-# -- filling a tensor that exists ---------------------------------------------------------------------
+# -- filling a tensor that exists ----------------------------------------------------------------
 
 
 class Erased:
@@ -201,7 +201,7 @@ METHODS = {f.__name__: f for f in (uniform_, normal_, random_, exponential_, geo
                                    log_normal_, bernoulli_)}
 
 
-# -- new tensors -----------------------------------------------------------------------------------------
+# -- new tensors ---------------------------------------------------------------------------------
 
 
 def new_random(name: str, shape, draw, out, dtype, layout, device, pin_memory, requires_grad,
@@ -329,7 +329,7 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
                       kind, layout, device, pin_memory, requires_grad)
 
 
-# -- like another tensor ---------------------------------------------------------------------------------
+# -- like another tensor -------------------------------------------------------------------------
 
 
 def _random_like(name: str, kinds: str, drawing):
@@ -365,7 +365,7 @@ def randint_like(input, *args, generator=None, dtype=None, layout=None, device=N
                       sig.device, pin_memory, requires_grad, sig.strides)
 
 
-# -- distributions given by tensors ----------------------------------------------------------------------
+# -- distributions given by tensors --------------------------------------------------------------
 
 
 def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None) -> Tensor:
@@ -409,7 +409,7 @@ def _normal_around(mean, std, rng, out) -> Tensor:
             raise RuntimeError(f"normal: expects a floating point tensor, got {t.sig.dtype}")
     if isinstance(std, Tensor) and std.sig.dtype.kind == "c":
         raise RuntimeError("normal expects standard deviation to be non-complex")
-    kind = tensors[0].sig.dtype if len(tensors) == 1 else dt.promote(*(t.sig.dtype for t in tensors))
+    kind = dt.promote(tensors[0].sig.dtype, tensors[-1].sig.dtype)
     shape = sh.broadcast("normal", *(tuple(t.sig.shape) for t in tensors))
     if on_meta(*tensors):
         return empty(signature(kind, shape, None, META))
@@ -458,8 +458,8 @@ def binomial(count, prob, generator=None):
     for t in (count, prob):
         _tensor("binomial", t)
         if t.sig.dtype.kind != "f":
-            raise ValueError(f"binomial only supports floating-point dtypes for count and prob, got "
-                             f"{t.sig.dtype}")
+            raise ValueError(f"binomial only supports floating-point dtypes for count and prob, "
+                             f"got {t.sig.dtype}")
     kind = count.sig.dtype
     counts, chances = np.broadcast_arrays(engine.to_array(count.detach()),
                                           engine.to_array(prob.detach()))
@@ -480,7 +480,8 @@ def multinomial(input, num_samples, replacement=False, *, generator=None, out=No
     if n <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and n > categories:
-        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without "
+                           "replacement")
     shape = (n,) if sig.rank == 1 else (sig.shape[0], n)
     if sig.device is META:
         return empty(signature(dt.int64, shape, None, META))
@@ -489,7 +490,7 @@ def multinomial(input, num_samples, replacement=False, *, generator=None, out=No
     return drawn("multinomial", np.asarray(values).reshape(shape), dt.int64, (), out)
 
 
-# -- for layers ------------------------------------------------------------------------------------------
+# -- for layers ----------------------------------------------------------------------------------
 
 
 def keep_mask(shape, keep: float, dtype: dt.dtype, generator=None) -> Tensor:

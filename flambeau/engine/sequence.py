@@ -37,7 +37,7 @@ def vector_bases(n: int, width: int, threads: int) -> np.ndarray:
     return at
 
 
-# -- arange ------------------------------------------------------------------------------------------
+# -- arange --------------------------------------------------------------------------------------
 
 
 def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device=None,
@@ -132,7 +132,7 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
     return create.finish("range", x, layout, pin_memory, requires_grad)
 
 
-# -- linspace ----------------------------------------------------------------------------------------
+# -- linspace ------------------------------------------------------------------------------------
 
 
 def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=None,

@@ -1,4 +1,4 @@
-"""What a process has chosen, and questions about values: defaults, printing, threads, determinism."""
+"""What a process has chosen, and questions about values: defaults, printing, threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import create, protocol
 from .modes import modes
 from .tensor import Size, Tensor
 
-# -- questions ----------------------------------------------------------------------------------------
+# -- questions -----------------------------------------------------------------------------------
 
 
 def is_tensor(obj) -> bool:
@@ -121,7 +121,7 @@ def broadcast_shapes(*shapes) -> Size:
     return Size(sh.broadcast("broadcast_shapes", *plain))
 
 
-# -- defaults -------------------------------------------------------------------------------------------
+# -- defaults ------------------------------------------------------------------------------------
 
 
 def get_default_dtype() -> dt.dtype:
@@ -161,7 +161,7 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
         protocol.Printing.options, precision, threshold, edgeitems, linewidth, profile, sci_mode)
 
 
-# -- threads and determinism ------------------------------------------------------------------------------
+# -- threads and determinism ---------------------------------------------------------------------
 
 
 def _cores() -> int:
@@ -281,7 +281,7 @@ def is_warn_always_enabled() -> bool:
     return Settings.warn_always
 
 
-# -- anomalies ----------------------------------------------------------------------------------------
+# -- anomalies -----------------------------------------------------------------------------------
 
 
 def is_anomaly_enabled() -> bool:

@@ -1,4 +1,4 @@
-"""Storages as objects, and tensors set over them: what torch calls UntypedStorage and TypedStorage."""
+"""Storages as objects, tensors set over them, and tensors copied and pickled with them."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def is_storage(obj) -> bool:
     return isinstance(obj, (UntypedStorage, TypedStorage))
 
 
-# -- methods of Tensor --------------------------------------------------------------------------------
+# -- methods of Tensor ---------------------------------------------------------------------------
 
 
 def untyped_storage(self) -> UntypedStorage:
@@ -284,8 +284,8 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         return self
     if isinstance(source, Tensor):
         if source.sig.dtype is not self.sig.dtype:
-            raise RuntimeError(f"Could not set tensor of type {source.sig.dtype} to a tensor of type "
-                               f"{self.sig.dtype}")
+            raise RuntimeError(f"Could not set tensor of type {source.sig.dtype} to a tensor of "
+                               f"type {self.sig.dtype}")
         mem, room = source.mem, untyped_storage(source).nbytes()
         if size is None:
             size, stride, storage_offset = source.sig.shape, source.sig.strides, offset_of(source)
@@ -303,10 +303,10 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
 def _check_room(name: str, dtype, size, stride, offset: int, room: int) -> None:
     reach = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if 0 not in size else 0
     if (offset + reach) * dtype.itemsize > room:
-        raise RuntimeError(f"{name}: setStorage: sizes {list(size)}, strides {list(stride)}, storage "
-                           f"offset {offset}, and itemsize {dtype.itemsize} requiring a storage size "
-                           f"of {(offset + reach) * dtype.itemsize} are out of bounds for storage of "
-                           f"size {room}")
+        raise RuntimeError(f"{name}: setStorage: sizes {list(size)}, strides {list(stride)}, "
+                           f"storage offset {offset}, and itemsize {dtype.itemsize} requiring a "
+                           f"storage size of {(offset + reach) * dtype.itemsize} are out of bounds "
+                           f"for storage of size {room}")
 
 
 def _take(x: Tensor, mem, offset: int, size, stride) -> None:
@@ -372,7 +372,7 @@ def _mapped(x: Tensor, function, others) -> Tensor:
     return x
 
 
-# -- memory between processes -------------------------------------------------------------------------
+# -- memory between processes --------------------------------------------------------------------
 
 
 class _SharedMapping(mmap.mmap):
@@ -421,7 +421,7 @@ def install() -> None:
         setattr(Tensor, name, method)
 
 
-# -- pickles and copies -------------------------------------------------------------------------------
+# -- pickles and copies --------------------------------------------------------------------------
 
 
 def rebuild(kind, storage, dtype, offset, size, stride, requires_grad, state=None):
@@ -449,8 +449,8 @@ def _with_type(x: Tensor, kind, requires_grad: bool, state):
 def reduce_ex(self, protocol):
     """How a tensor is pickled."""
     if self.node is not None and self.node is not LEAF:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be pickled "
-                           "with their place in the graph; detach() this one first")
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be "
+                           "pickled with their place in the graph; detach() this one first")
     sig, leaf = self.sig, self.node is LEAF
     kind, state = None if type(self) is Tensor else type(self), own_attributes(self)
     if sig.device is META:

@@ -7,6 +7,8 @@ become instances of the class.
 
 from __future__ import annotations
 
+import contextlib
+
 from ..core.device import device
 from ..core.dtype import dtype
 from . import create, protocol
@@ -45,7 +47,7 @@ def tagged(sig: Signature, cls: type) -> Signature:
     return signature(sig.dtype, tuple(sig.shape), tuple(sig.strides), sig.device, tag)
 
 
-# -- asking -----------------------------------------------------------------------------------------
+# -- asking --------------------------------------------------------------------------------------
 
 
 def overloaded(args) -> list:
@@ -111,7 +113,7 @@ def dispatch(func, taking_part: list, args, kwargs, name: str):
                     f"__torch_function__: {list(types)}")
 
 
-# -- the default answer -------------------------------------------------------------------------------
+# -- the default answer --------------------------------------------------------------------------
 
 
 class _Through:
@@ -182,7 +184,7 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
     return unwrapped.wrap(result, cls)
 
 
-# -- making instances ---------------------------------------------------------------------------------
+# -- making instances ----------------------------------------------------------------------------
 
 
 def as_subclass(self, cls):
@@ -194,10 +196,8 @@ def as_subclass(self, cls):
     out.node = self.node
     if self.node is LEAF:
         out.node = new_node(_Through(), (edge_of(self),), (), (out.sig,)) if modes.grad else None
-    try:
+    with contextlib.suppress(AttributeError):
         out.base = self.base
-    except AttributeError:
-        pass
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 from ..core import dtype as dt
 from ..core import shape as sh
@@ -63,7 +64,8 @@ class Signature:
     rank: int
     contiguous: bool
     tag: object  # None, or whose business this tensor is: a trace, a subclass
-    free: list | None  # the free list its memory comes from
+    pop: Any
+    free: Any  # the free list its memory comes from
     kin: object  # the same for all shapes one kernel serves: contiguous, or one element repeated
 
     def __repr__(self) -> str:
@@ -133,13 +135,16 @@ class Tensor:
 
     sig: Signature
     ptr: int          # address of the first element
-    mem: object       # the storage, which keeps the bytes alive
-    node: object      # None, LEAF, or the step of the graph that made this tensor
+    mem: Any          # the storage, which keeps the bytes alive
+    node: Any         # None, LEAF, or the step of the graph that made this tensor
     base: Tensor      # of a view: the tensor it was taken from; else not set
 
     views: list       # weak references to the views taken from this tensor; else not set
 
     __module__ = "torch"
+
+    if TYPE_CHECKING:  # properties, methods and operators are assembled from the registry
+        def __getattr__(self, name: str) -> Any: ...
 
 
 class _Leaf:

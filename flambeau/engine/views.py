@@ -21,7 +21,7 @@ from .modes import modes
 from .node import Edge, Node, edge_of, fronts, kept_values, new_node, next_sequence
 from .pointwise import backward_name
 from .storage import allocate
-from .tensor import LEAF, Signature, Tensor, base_of, make, new, offset_of, signature
+from .tensor import LEAF, Signature, Tensor, base_of, empty, make, new, offset_of, signature
 
 MISSING = object()
 
@@ -292,8 +292,10 @@ def copied_as(x: Tensor, sig: Signature) -> Tensor:
     plan = _copies.get((x.sig, sig))
     if plan is None:
         plan = _copies[x.sig, sig] = pw.plan(engine.identity, (x.sig,), (), sig)
-    out = room_for(sig)
+    out = empty(sig) if sig.contiguous else room_for(sig)
     plan[2](out.ptr, x.ptr, plan[3])
+    if x.node is None or not modes.grad:
+        return out
     source = x.sig.dtype
     return recorded(out, "CloneBackward0", (x,), lambda g: [engine.cast(g, source)])
 
@@ -303,12 +305,18 @@ def contiguous(x: Tensor, memory_format=fm.contiguous_format) -> Tensor:
     sig = x.sig
     if sig.contiguous and memory_format is fm.contiguous_format:
         return x
+    wanted = _copies.get((sig, memory_format))
+    if wanted is None:
+        wanted = _copies[sig, memory_format] = _in_format(sig, memory_format)
+    return x if wanted is sig else copied_as(x, wanted)
+
+
+def _in_format(sig: Signature, memory_format) -> Signature:
     if memory_format is fm.preserve_format:
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
     if fm.lies_in(sig.shape, sig.strides, memory_format):
-        return x
-    return copied_as(x, signature(sig.dtype, sig.shape, fm.strides_of(sig.shape, memory_format),
-                                  sig.device))
+        return sig
+    return signature(sig.dtype, sig.shape, fm.strides_of(sig.shape, memory_format), sig.device)
 
 
 def strided_part(whole: Tensor, sig: Signature, byte_offset: int) -> Tensor:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ..assemble import functions
-from ..core.errors import LinAlgError
 
 _PREFIX = "linalg."
 globals().update({key.removeprefix(_PREFIX): function for key, function in functions.items()
                   if key.startswith(_PREFIX)})
-__all__ = ["LinAlgError", *sorted(key.removeprefix(_PREFIX) for key in functions
-                                  if key.startswith(_PREFIX))]
+__all__ = sorted(key.removeprefix(_PREFIX) for key in functions if key.startswith(_PREFIX))

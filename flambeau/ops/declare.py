@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core import dtype as dt
 from ..core import expr as ex
@@ -42,20 +43,33 @@ class Engine:
     contiguous(x), reshape(x, shape), sum_to(x, shape), to_array(x), tensor(data, dtype) ...
     """
 
-    def __getattr__(self, name):
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
         raise RuntimeError(f"the engine has no {name}; import flambeau before running ops")
 
 
 engine = Engine()
 
-T = "T"    # annotation of a parameter that is a tensor
-Ts = "Ts"  # of one that is a sequence of tensors
+if TYPE_CHECKING:
+    T: TypeAlias = Any
+    Ts: TypeAlias = Any
+else:
+    T = "T"    # annotation of a parameter that is a tensor
+    Ts = "Ts"  # of one that is a sequence of tensors
 
 
 class Op:
     """What can be computed, declared once."""
 
     kind = ""
+    wanted: list[str]  # what the formula names
+    engine: Any        # what runs it, its tables of plans and its other forms: plugged in later
+    plans: dict
+    kin_plans: dict
+    method_form: Any
+    reflected: Any
 
     def __init__(self, function: Callable, name: str | None = None, *, rule: str = SAME,
                  samples=(), method: bool | str = True, inplace: bool = False,

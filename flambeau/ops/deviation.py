@@ -36,6 +36,7 @@ def _accepts(given: dt.dtype) -> None:
 def _declared(name: str, finish, step: str, results=None):
     """One of the four: squared distances from the mean, added up and finished."""
     def distances(total, x, centre, *, correction=1.0):
+        """Squared distances from the mean, divided by how many they are less `correction`."""
         return total + _square(x - centre)
 
     return reduction(REAL, name=name, start=_real_zero, after=mean, merge=lambda a, b: a + b,

@@ -196,8 +196,9 @@ def _forms(name: str, everything, along, binary: str):
         return along(input, dim, keepdim)
 
     choose.__name__ = name
-    return choose
+    choose.__doc__ = f"{along.doc[:-1]}; without a dimension that of all, or of two tensors."
+    return composite(name=name)(choose)
 
 
-max = composite(name="max")(_forms("max", max_all, max_along, "maximum"))
-min = composite(name="min")(_forms("min", min_all, min_along, "minimum"))
+max = _forms("max", max_all, max_along, "maximum")
+min = _forms("min", min_all, min_along, "minimum")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from ..core import expr as e
 from ..core import shape as sh
 from .declare import T, composite, engine, indexed
-from .join import cat
 from .shape import (
     diagonal,
     expand,
     flatten,
     ints,
-    narrow,
     permute,
     reshape,
     transpose,
@@ -27,7 +25,7 @@ def _tuple(value) -> tuple:
 
 
 @composite
-def roll(x: T, shifts, dims=None):
+def roll(x, shifts, dims=None):
     """Elements moved along dimensions; what leaves at one end enters at the other."""
     shifts, dims = _tuple(shifts), () if dims is None else _tuple(dims)
     if not shifts:
@@ -37,38 +35,18 @@ def roll(x: T, shifts, dims=None):
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:"
                            f"{len(dims)}")
-    out = x
     for shift, dim in zip(shifts, dims, strict=True):
         if not x.sig.rank:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-        d = sh.wrap_dim(dim, x.sig.rank, "roll")
-        n = x.sig.shape[d]
-        shift = shift % n if n else 0
-        if shift:
-            out = cat([narrow(out, d, n - shift, shift), narrow(out, d, 0, n - shift)], d)
-    return engine.clone(x) if out is x else out
-
-
-@roll.gradient
-def roll(g, shifts, dims):
-    return roll(g, tuple(-s for s in _tuple(shifts)), dims)
-
-
-@composite(method=False, function_form=False, backward="FlipBackward0")
-def _flipped(x: T, dims):
-    return engine.flipped(x, dims)
-
-
-@_flipped.gradient
-def _flipped(g, dims):
-    return _flipped(g, dims)
+        x = engine.rolled(x, shift, sh.wrap_dim(dim, x.sig.rank, "roll"))
+    return x
 
 
 @composite
 def flip(x, *args, dims=None):
     """Dimensions run backwards."""
     given = ints(args if dims is None else (dims,))
-    return _flipped(x, sh.wrap_dims(given, x.sig.rank, "flip"))
+    return engine.flipped(x, sh.wrap_dims(given, x.sig.rank, "flip"))
 
 
 @composite

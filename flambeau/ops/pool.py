@@ -100,40 +100,48 @@ def _going_back_by_places(op, n: int):
 
 
 def _max_pool(n: int):
-    name = f"max_pool{n}d_with_indices"
+    """The op that finds values and places, and the one for values that need no gradient."""
+    name = f"max_pool{n}d"
 
-    @library(name=name, method=False, where="" if n == 1 else FUNCTIONAL,
+    @library(name=f"{name}_with_indices", method=False, where="" if n == 1 else FUNCTIONAL,
              backward="SqueezeBackward1" if n == 1 else f"MaxPool{n}DWithIndicesBackward0")
-    def op(input: T, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+    def both(input: T, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
         """The largest of each window, and its place in its plane."""
-        shape = _pooled(f"max_pool{n}d", n, input, kernel_size, stride, padding, dilation,
-                        ceil_mode)
-        _refuse(f"max_pool{n}d", input.dtype, "iuf")
+        shape = _pooled(name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+        _refuse(name, input.dtype, "iuf")
         return [(shape, input.dtype), (shape, dt.int64)]
 
-    return _going_back_by_places(op, n)
+    @library(name=f"{name}_values", method=False, function_form=False)
+    def values(input: T, kernel_size, stride, padding, dilation, ceil_mode):
+        """The largest of each window."""
+        _refuse(name, input.dtype, "iuf")
+        return _pooled(name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
 
-
-_MAX = {n: _max_pool(n) for n in (1, 2, 3)}
+    return _going_back_by_places(both, n), values
 
 
 def _declare_max(n: int) -> None:
     """torch.max_pool and nn.functional.max_pool, which also gives places."""
-    name, with_places = f"max_pool{n}d", _MAX[n]
+    name = f"max_pool{n}d"
+    both, values = _max_pool(n)
+
+    def largest(input, *options):
+        tensor_argument(name, "input", input)
+        return both(input, *options)[0] if input.requires_grad else values(input, *options)
 
     @composite(name=name, method=False)
-    def values(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
+    def pool(input, kernel_size, stride=(), padding=0, dilation=1, ceil_mode=False):
         """The largest of each window."""
-        tensor_argument(name, "input", input)
-        return with_places(input, kernel_size, stride, padding, dilation, ceil_mode)[0]
+        return largest(input, kernel_size, stride, padding, dilation, ceil_mode)
 
     @composite(name=name, where=FUNCTIONAL)
-    def both(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
-             return_indices=False):
+    def pool_with_places(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+                         return_indices=False):
         """The largest of each window, and with `return_indices` its place in its plane."""
-        tensor_argument(name, "input", input)
-        found = with_places(input, kernel_size, stride, padding, dilation, ceil_mode)
-        return found if return_indices else found[0]
+        if return_indices:
+            tensor_argument(name, "input", input)
+            return both(input, kernel_size, stride, padding, dilation, ceil_mode)
+        return largest(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 def _declare_adaptive_max(n: int) -> None:

@@ -130,6 +130,7 @@ for _op in (kthvalue, mode, median_along, nanmedian_along):
 
 def _of_all(along):
     def body(input: T):
+        """The lower median of everything."""
         if not input.numel():
             if input.dtype.kind in "bc":
                 raise no_kernel("median_cpu", input.dtype)

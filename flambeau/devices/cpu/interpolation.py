@@ -193,7 +193,7 @@ def turned_table_of(mode: str, size: int, out: int, align: bool, scale, kind) ->
 def _along(x: np.ndarray, table: Table, axis: int) -> np.ndarray:
     if table.still:
         return x
-    if table.copies:
+    if table.weights is None:
         return x.take(table.indices[0], axis)
     rest = [1] * (-axis - 1)
     if len(table.indices) > FEW:

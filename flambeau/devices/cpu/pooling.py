@@ -5,6 +5,7 @@ Positions count elements of one plane: all pooled dimensions, flattened, before 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -40,33 +41,83 @@ class _Largest:
 
 def _flat(coordinates, sizes) -> np.ndarray:
     """Positions in a plane from one vector of coordinates per dimension."""
-    return np.ravel_multi_index(np.ix_(*coordinates), sizes, mode="clip")
+    return np.asarray(np.ravel_multi_index(np.ix_(*coordinates), sizes, mode="clip"))
 
 
-def _max_pool(n: int, input, kernel_size, stride, padding, dilation, ceil_mode):
-    kernel, stride, padding, dilation = sp.pool_options(n, kernel_size, stride, padding, dilation)
-    sizes = input.shape[-n:]
-    outs = tuple(sp.pooled(*v, ceil_mode)
-                 for v in zip(sizes, kernel, stride, padding, dilation, strict=True))
-    frame = framed(input, padding, needed(outs, kernel, stride, dilation), _lowest(input.dtype))
-    starts = [np.arange(o) * s - p for o, s, p in zip(outs, stride, padding, strict=True)]
-    # A window of nothing but -inf is said to have its largest at its first element.
-    first = [np.where(at < 0, at + d * -(at // d), at)
-             for at, d in zip(starts, dilation, strict=True)]
-    best = _Largest((*input.shape[:-n], *outs), input.dtype, _flat(first, sizes))
-    for tap in taps(kernel):
-        at = [s + t * d for s, t, d in zip(starts, tap, dilation, strict=True)]
-        best.see(frame[seen(tap, outs, stride, dilation)], _flat(at, sizes))
-    return best.values, best.places
+class _Windows:
+    """What max pooling needs to know of its windows, worked out once per geometry."""
+
+    def __init__(self, sizes, kernel, stride, padding, dilation, ceil_mode):
+        self.outs = tuple(sp.pooled(*v, ceil_mode)
+                          for v in zip(sizes, kernel, stride, padding, dilation, strict=True))
+        self.padding, self.n = padding, len(sizes)
+        self.needed = needed(self.outs, kernel, stride, dilation)
+        self.seen = [seen(tap, self.outs, stride, dilation) for tap in taps(kernel)]
+        steps = [prod(sizes[d + 1:]) for d in range(self.n)]
+        starts = [np.arange(o) * s - p
+                  for o, s, p in zip(self.outs, stride, padding, strict=True)]
+        self.corner = sum(at * step for at, step in zip(np.ix_(*starts), steps, strict=True))
+        self.moves = np.array([sum(t * d * step for t, d, step in
+                                   zip(tap, dilation, steps, strict=True)) for tap in taps(kernel)])
+        # A window of nothing but the lowest is said to have its largest at its first element.
+        first = [np.where(at < 0, at + d * -(at // d), at)
+                 for at, d in zip(starts, dilation, strict=True)]
+        self.first = _flat(first, sizes)
+
+    def frame(self, x):
+        return framed(x, self.padding, self.needed, _lowest(x.dtype))
+
+    def values(self, frame):
+        best = frame[self.seen[0]].copy()
+        for part in self.seen[1:]:
+            np.maximum(best, frame[part], out=best)
+        return best
+
+    def both(self, frame):
+        best = self.values(frame)
+        if best.dtype.kind == "f" and np.isnan(best).any():
+            return self._with_nan(frame)
+        kind = np.uint8 if len(self.seen) <= 256 else np.int64
+        found = np.zeros(best.shape, kind)
+        for number in range(len(self.seen) - 1, -1, -1):
+            np.copyto(found, kind(number), where=frame[self.seen[number]] == best)
+        places = self.moves[found]
+        places += self.corner
+        if any(self.padding):
+            np.copyto(places, self.first, where=best == _lowest(best.dtype))
+        return best, places
+
+    def _with_nan(self, frame):
+        best = _Largest((*frame.shape[:-self.n], *self.outs), frame.dtype, self.first)
+        for part, move in zip(self.seen, self.moves, strict=True):
+            best.see(frame[part], self.corner + move)
+        return best.values, best.places
 
 
-def _maximum(n: int):
-    return lambda input, kernel_size, stride, padding, dilation, ceil_mode: _max_pool(
-        n, input, kernel_size, stride, padding, dilation, ceil_mode)
+@lru_cache(64)
+def _windows(*geometry) -> _Windows:
+    return _Windows(*geometry)
+
+
+def _declare_max(n: int) -> None:
+    def found(input, kernel_size, stride, padding, dilation, ceil_mode):
+        options = sp.pool_options(n, kernel_size, stride, padding, dilation)
+        return _windows(input.shape[-n:], *options, bool(ceil_mode))
+
+    def with_places(input, **options):
+        windows = found(input, **options)
+        return windows.both(windows.frame(input))
+
+    def values(input, **options):
+        windows = found(input, **options)
+        return windows.values(windows.frame(input))
+
+    ROUTINES[f"max_pool{n}d_with_indices"] = with_places
+    ROUTINES[f"max_pool{n}d_values"] = values
 
 
 for _n in (1, 2, 3):
-    ROUTINES[f"max_pool{_n}d_with_indices"] = _maximum(_n)
+    _declare_max(_n)
 
 
 # -- windows chosen to give a size ----------------------------------------------------------------
@@ -223,13 +274,12 @@ def _summed(places, values, size: int) -> np.ndarray:
 class _Means:
     """Windows whose means are taken, dimension by dimension."""
 
-    def __init__(self, n, sizes, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                 divisor):
-        self.kernel, self.stride, self.padding, _ = sp.pool_options(n, kernel_size, stride, padding)
-        self.sizes, self.n = sizes, n
+    def __init__(self, sizes, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
+        self.kernel, self.stride, self.padding = kernel, stride, padding
+        self.sizes, self.n = sizes, len(sizes)
         self.outs = tuple(sp.pooled(*v, 1, ceil_mode) for v in
                           zip(sizes, self.kernel, self.stride, self.padding, strict=True))
-        self.needed = needed(self.outs, self.kernel, self.stride, (1,) * n)
+        self.needed = needed(self.outs, self.kernel, self.stride, (1,) * self.n)
         self.divisor = divisor or self._counts(count_include_pad)
 
     def _counts(self, with_padding: bool):
@@ -286,17 +336,27 @@ class _Means:
         return unframed(frame, self.padding, self.sizes)
 
 
+@lru_cache(64)
+def _means(*geometry) -> _Means:
+    return _Means(*geometry)
+
+
 def _half_in_single(function, x):
     if x.dtype != np.float16:
         return function(x)
     return function(x.astype(np.float32)).astype(np.float16)
 
 
+def _averaged(sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor):
+    kernel, stride, padding, _ = sp.pool_options(len(sizes), kernel_size, stride, padding)
+    return _means(sizes, kernel, stride, padding, bool(ceil_mode), bool(count_include_pad), divisor)
+
+
 def _mean(n: int):
     def avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad,
                  divisor_override=None):
-        means = _Means(n, input.shape[-n:], kernel_size, stride, padding, ceil_mode,
-                       count_include_pad, divisor_override)
+        means = _averaged(input.shape[-n:], kernel_size, stride, padding, ceil_mode,
+                          count_include_pad, divisor_override)
         return _half_in_single(means.forward, input)
     return avg_pool
 
@@ -308,6 +368,6 @@ for _n in (1, 2, 3):
 @routine
 def avg_pool_back(g, sizes, kernel_size, stride, padding, ceil_mode, count_include_pad,
                   divisor_override):
-    means = _Means(len(sizes), sizes, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                   divisor_override)
+    means = _averaged(sizes, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                      divisor_override)
     return _half_in_single(means.backward, g)
