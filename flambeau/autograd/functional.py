@@ -40,8 +40,8 @@ def _check_outputs(outputs, strict: bool) -> None:
     for k, out in enumerate(outputs):
         if strict and not out.requires_grad:
             raise RuntimeError(f"Output {k} of the user-provided function does not require "
-                               "gradients. The outputs must be computed in a differentiable manner from "
-                               "the input when running in strict mode.")
+                               "gradients. The outputs must be computed in a differentiable "
+                               "manner from the input when running in strict mode.")
 
 
 def _gradients(outputs, inputs, vectors, create_graph: bool, strict: bool = False, retain=None):

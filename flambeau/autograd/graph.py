@@ -39,9 +39,8 @@ class saved_tensors_hooks:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self):
-        message = getattr(modes, "hooks_refused", None)
-        if message is not None:
-            raise RuntimeError(message)
+        if modes.hooks_refused is not None:
+            raise RuntimeError(modes.hooks_refused)
         modes.pack = (*modes.pack, (self._pack, self.unpack_hook))
 
     def _pack(self, tensor):
@@ -67,8 +66,7 @@ def disable_saved_tensors_hooks(error_message, is_tracing=False):
     """Inside, saved_tensors_hooks raises with this message."""
     if modes.pack:
         raise RuntimeError(error_message)
-    before = getattr(modes, "hooks_refused", None)
-    modes.hooks_refused = error_message
+    before, modes.hooks_refused = modes.hooks_refused, error_message
     try:
         yield
     finally:

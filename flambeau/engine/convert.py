@@ -64,7 +64,8 @@ def from_numpy(array: np.ndarray) -> Tensor:
         if stride < 0:
             raise ValueError("At least one stride in the given numpy array is negative, and "
                              "tensors with negative strides are not currently supported. (You can "
-                             "probably work around this by making a copy of your array with array.copy().)")
+                             "probably work around this by making a copy of your array with "
+                             "array.copy().)")
         if stride % array.itemsize:
             raise ValueError("given numpy array strides not a multiple of the element byte size. "
                              "Copy array to workaround.")

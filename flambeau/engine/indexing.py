@@ -109,6 +109,9 @@ def getitem(x: Tensor, index):
         return _run_basic(x, key)
     if isinstance(index, Tensor) and index.sig.rank and x.sig.rank and index.sig.dtype is dt.int64:
         return taken(x, _along_first(x.sig, index), "IndexBackward0")
+    if isinstance(index, Tensor) and index.sig.dtype is dt.bool_ and index.sig.rank > 1 and (
+            index.sig.shape == x.sig.shape and x.sig.contiguous and x.sig.device is not META):
+        x, index = engine.reshape(x, (-1,)), engine.reshape(index, (-1,))
     key, tensors = parsed(x, index)
     if tensors is None:
         return _run_basic(x, key)
@@ -511,7 +514,14 @@ def nonzero(x: Tensor) -> Tensor:
     if x.sig.device is META:
         raise RuntimeError("nonzero: the shape of the result depends on values that a meta tensor "
                            "does not have")
-    return from_data(np.argwhere(to_array(x)).astype(np.int64, copy=False))
+    array = to_array(x)
+    flat = np.flatnonzero(array if array.dtype == bool else array != 0)
+    found = np.empty((flat.size, array.ndim), np.int64)
+    for d in range(array.ndim - 1, 0, -1):
+        flat, found[:, d] = np.divmod(flat, array.shape[d])
+    if array.ndim:
+        found[:, 0] = flat
+    return from_numpy(found)
 
 
 def overwritten(form, x: Tensor, *args) -> Tensor:

@@ -31,9 +31,10 @@ class Modes(threading.local):
     anomaly_check_nan = True
     multithreading = True
     pack = ()  # saved-tensor hooks: (pack, unpack) pairs, innermost last
+    hooks_refused = None  # why saved-tensor hooks are not allowed, if they are not
 
     def __setattr__(self, name, value):
-        if getattr(self, name) is value:
+        if getattr(self, name, self) is value:
             return
         super().__setattr__(name, value)
         me = threading.get_ident()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from operator import attrgetter
 
 import numpy as np
 
@@ -70,12 +71,12 @@ def _set_data(x: Tensor, value: Tensor) -> None:
 
 
 PROPERTIES = {
-    "shape":         (lambda x: x.sig.shape, None),
-    "dtype":         (lambda x: x.sig.dtype, None),
-    "device":        (lambda x: x.sig.device, None),
-    "ndim":          (lambda x: x.sig.rank, None),
-    "itemsize":      (lambda x: x.sig.dtype.itemsize, None),
-    "nbytes":        (lambda x: x.sig.nbytes, None),
+    "shape":         (attrgetter("sig.shape"), None),
+    "dtype":         (attrgetter("sig.dtype"), None),
+    "device":        (attrgetter("sig.device"), None),
+    "ndim":          (attrgetter("sig.rank"), None),
+    "itemsize":      (attrgetter("sig.dtype.itemsize"), None),
+    "nbytes":        (attrgetter("sig.nbytes"), None),
     "requires_grad": (lambda x: x.node is not None, lambda x, v: inplace.set_requires_grad(x, v)),
     "grad":          (_grad, _set_grad),
     "grad_fn":       (_node_of, None),

@@ -381,10 +381,7 @@ def masked_select(x, mask):
         raise RuntimeError(f"masked_select: expected BoolTensor for mask, got {mask.sig.dtype}")
     shape = sh.broadcast("masked_select", tuple(x.sig.shape), tuple(mask.sig.shape))
     x, mask = expand(x, shape), expand(mask, shape)
-    if not shape:
-        x, mask = reshape(x, (1,)), reshape(mask, (1,))
-    return engine.taken(x, engine.index_selection(x, [mask, *[None] * (x.sig.rank - 1)]),
-                        "MaskedSelectBackward0")
+    return reshape(x, (-1,))[reshape(mask, (-1,))]
 
 
 @composite

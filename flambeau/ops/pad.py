@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ..core import expr as e
-from .declare import T, composite, engine, indexed
+from .declare import T, composite, engine
 from .join import cat
-from .shape import narrow
+from .shape import expand, narrow
 
 
 def _pairs(x, pad, name: str) -> list[tuple[int, int]]:
@@ -53,30 +52,34 @@ def constant_pad_nd(g, pad):
     return constant_pad_nd(g, tuple(-p for p in pad), 0)
 
 
-def _padded_shape(x, before, after):
-    return tuple(n + a + b for n, a, b in zip(x.shape, before, after, strict=True))
+def _bordered(x, pairs, left, right):
+    """The tensor between borders made from it along each dimension, cut where pads are negative."""
+    for d, (a, b) in enumerate(pairs):
+        before = [left(x, d, a)] if a > 0 else []
+        after = [right(x, d, b)] if b > 0 else []
+        n = x.sig.shape[d]
+        body = narrow(x, d, max(-a, 0), n - max(-a, 0) - max(-b, 0)) if a < 0 or b < 0 else x
+        x = cat([*before, body, *after], d) if before or after else body
+    return x
 
 
-@indexed(shape=_padded_shape, method=False, function_form=False)
-def _replicated(x, at, before, after):
-    """Places outside read the nearest one inside."""
-    def inside(d):
-        last, zero = x.size(d) - 1, 0
-        return e.minimum(e.maximum(at[d] - before[d], zero), last)
-
-    return x[tuple(inside(d) for d in range(x.rank))]
+def _repeated(x, d: int, place: int, count: int):
+    shape = list(x.sig.shape)
+    shape[d] = count
+    return expand(narrow(x, d, place, 1), tuple(shape))
 
 
-@indexed(shape=_padded_shape, method=False, function_form=False)
-def _reflected(x, at, before, after):
-    """Places outside read the one as far inside."""
-    def inside(d):
-        last = x.size(d) - 1
-        i = at[d] - before[d]
-        i = e.where(i < 0, -i, i)
-        return e.where(i > last, 2 * last - i, i)
+def _mirrored(x, d: int, start: int, count: int):
+    return engine.flipped(narrow(x, d, start, count), (d,))
 
-    return x[tuple(inside(d) for d in range(x.rank))]
+
+#: mode -> borders of a size before and after, along a dimension
+_BORDERS = {
+    "replicate": (lambda x, d, a: _repeated(x, d, 0, a),
+                  lambda x, d, b: _repeated(x, d, x.sig.shape[d] - 1, b)),
+    "reflect":   (lambda x, d, a: _mirrored(x, d, 1, a),
+                  lambda x, d, b: _mirrored(x, d, x.sig.shape[d] - 1 - b, b)),
+}
 
 
 def _wrapped(x, pairs):
@@ -130,21 +133,7 @@ def pad(input, pad, mode="constant", value=None):
     _check_bordered(mode, input, pad, pairs)
     if mode == "circular":
         return _wrapped(input, pairs)
-    cut = [(min(a, 0), min(b, 0)) for a, b in pairs]
-    op = _reflected if mode == "reflect" else _replicated
-    if mode == "reflect" and any(p < 0 for pair in cut for p in pair):
-        for d, (a, b) in enumerate(pairs):  # a cut border leaves nothing to reflect over there
-            if a < 0 or b < 0:
-                input = _reflected(input, *_one(input.sig.rank, d, max(a, 0), max(b, 0)))
-                input = narrow(input, d, max(-a, 0), input.sig.shape[d] - max(-a, 0) - max(-b, 0))
-                pairs[d] = (0, 0)
-    before, after = (tuple(pair[k] for pair in pairs) for k in (0, 1))
-    return op(input, before, after)
-
-
-def _one(rank: int, d: int, a: int, b: int):
-    return (tuple(a if k == d else 0 for k in range(rank)),
-            tuple(b if k == d else 0 for k in range(rank)))
+    return _bordered(input, pairs, *_BORDERS[mode])
 
 
 @composite(where="nn.functional")
