@@ -15,28 +15,24 @@ from .core import formats as _formats
 from .core.device import device
 from .core.dtype import dtype, finfo, iinfo
 from .core.formats import layout, memory_format
-from .engine import create as _create
 from .engine import lazy as _lazy
+from .engine import legacy as _legacy
 from .engine.create import (
-    as_tensor,
-    asarray,
     empty,
     empty_like,
     empty_permuted,
     empty_strided,
     eye,
-    from_numpy,
-    frombuffer,
     full,
     full_like,
     ones,
     ones_like,
     scalar_tensor,
-    tensor,
     zeros,
     zeros_like,
 )
 from .engine.dlpack import from_dlpack, to_dlpack
+from .engine.from_data import as_tensor, asarray, from_numpy, frombuffer, tensor
 from .engine.generator import (
     Generator,
     default_generator,
@@ -56,20 +52,10 @@ from .engine.grad_mode import (
     set_grad_enabled,
 )
 from .engine.moves import clone
-from .engine.random import (
-    bernoulli,
-    binomial,
-    multinomial,
-    normal,
-    poisson,
-    rand,
-    rand_like,
-    randint,
-    randint_like,
-    randn,
-    randn_like,
-    randperm,
-)
+from .engine.random import rand, rand_like, randint, randint_like, randn, randn_like, randperm
+from .engine.sampling import bernoulli, binomial, multinomial, normal, poisson
+from .engine.sampling import standard_gamma as _standard_gamma
+from .engine.sampling import standard_gamma_grad as _standard_gamma_grad
 from .engine.sequence import arange, linspace, logspace, range
 from .engine.settings import (
     OutOfMemoryError,
@@ -124,7 +110,7 @@ _assemble.install()
 _names = globals()
 _names.update({name: f for name, f in _assemble.functions.items()
                if "." not in name and name not in _names})
-_names.update(_create.legacy_types)
+_names.update(_legacy.legacy_types)
 _names.update(_legacy_storages)
 _names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMATS,
                                             *_formats.LAYOUTS)})

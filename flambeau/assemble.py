@@ -1,4 +1,4 @@
-"""registry -> functions, Tensor methods, in-place forms, operators; torch's aliases as one table."""
+"""Registry -> functions, Tensor methods, in-place forms, operators; torch's aliases: one table."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import pkgutil
 
 from . import ops as declarations
 from .core import dtype as dt
-from .core import shape as sh
 from .core.device import resolve
 from .core.errors import LinAlgError
 from .engine import (
     convert,
+    copies,
     create,
     dlpack,
     indexing,
     inplace,
-    join,
-    movement,
+    join,  # noqa: F401  fills in `engine`,
+    legacy,
+    movement,  # noqa: F401  fills in `engine`,
     moves,
     protocol,
     random,
-    restride,
+    restride,  # noqa: F401  fills in `engine`,
     results,
+    sampling,
     sequence,
     storages,
     subclass,
@@ -30,8 +32,8 @@ from .engine import (
 from .engine.dispatch import plug
 from .engine.eager import engine, operator_forms
 from .engine.modes import modes
-from .engine.tensor import Tensor, base_of, empty, make, signature
-from .ops.declare import Composite, Op, Pointwise, Reduction, View, registry
+from .engine.tensor import Tensor, empty, signature
+from .ops.declare import Op, Pointwise, View, registry
 
 for _found in pkgutil.iter_modules(declarations.__path__):
     importlib.import_module(f"{declarations.__name__}.{_found.name}")
@@ -52,7 +54,8 @@ ALIASES = {
     "nn.functional.pixel_unshuffle": "pixel_unshuffle",
     "nn.functional.channel_shuffle": "channel_shuffle", "native_channel_shuffle": "channel_shuffle",
     "ger": "outer", "linalg.matmul": "matmul",
-    "linalg.matrix_power": "matrix_power", "linalg.matrix_exp": "matrix_exp", "special.expit": "sigmoid", "special.exp2": "exp2",
+    "linalg.matrix_power": "matrix_power", "linalg.matrix_exp": "matrix_exp",
+    "special.expit": "sigmoid", "special.exp2": "exp2",
     "special.digamma": "digamma", "special.erf": "erf", "special.erfc": "erfc",
     "special.erfinv": "erfinv", "special.expm1": "expm1", "special.gammainc": "igamma",
     "special.gammaincc": "igammac", "special.gammaln": "lgamma", "special.i0": "i0",
@@ -161,7 +164,7 @@ def install() -> None:
                 setattr(Tensor, form.__name__, form)
             if op.function_form:
                 functions.setdefault(f"{key}_", form)
-    for part in (create, moves, random, storages, dlpack):
+    for part in (create, legacy, moves, random, sampling, storages, copies, dlpack):
         part.install()
     for name, (target, swapped) in OPERATORS.items():
         if target in registry:
@@ -264,6 +267,8 @@ engine.like_named = results.like_named
 engine.clone = identity.run
 engine.identity = identity
 engine.into_out = inplace.into_out
+engine.written = lambda op, args, kwargs, out: inplace.write_out(
+    op.name, without_grad(op.run, *args, **kwargs), args, out)
 engine.overwrite = inplace.overwrite
 engine.fill_form = lambda x, value: inplace.pointwise_inplace(registry["fill"], x, value)
 engine.item = convert.item
@@ -296,7 +301,8 @@ def accumulate_into(have: Tensor, g: Tensor) -> None:
     if run is None:
         inplace.pointwise_into(registry["add"], have, (have, g), {})
         if g.sig is sig and sig.kin is not None and sig.contiguous:
-            plan = registry["add"].kin_plans.get(("into", sig.kin, sig.kin, sig.kin, (("alpha", int),)))
+            key = ("into", sig.kin, sig.kin, sig.kin, (("alpha", int),))
+            plan = registry["add"].kin_plans.get(key)
             if plan is not None:
                 _adders[sig.kin] = plan[2]
     else:

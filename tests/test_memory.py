@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import weakref
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -79,7 +80,8 @@ before = resident()
 turn({turns})
 print(resident() - before)
 """
-    (grown,) = map(int, run(code.replace("def step():\n    ", "def step():\n    global x, p\n    ")))
+    shared = "def step():\n    global x, p\n    "
+    (grown,) = map(int, run(code.replace("def step():\n    ", shared)))
     assert grown < turns * 16, f"{grown / turns:.0f} bytes a turn"
 
 
@@ -159,8 +161,8 @@ def test_many_sizes_do_not_hoard():
 # -- depth ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", ["y * 1.0", "y + x", "torch.relu(y)", "y.view(1)", "y.sum(0, True)",
-                                  "torch.cat([y])", "y @ w", "y.clone()"])
+@pytest.mark.parametrize("step", ["y * 1.0", "y + x", "torch.relu(y)", "y.view(1)",
+                                  "y.sum(0, True)", "torch.cat([y])", "y @ w", "y.clone()"])
 def test_a_graph_of_100_000_nodes(step):
     """Recorded, walked back and dropped without using the stack."""
     code = f"""
@@ -368,7 +370,7 @@ def test_blocks_are_aligned_and_large_enough(nbytes):
 def test_live_blocks_never_overlap():
     tensors = [torch.full((k % 50 + 1,), float(k)) for k in range(2000)]
     spans = sorted((t.data_ptr(), t.data_ptr() + t.nbytes) for t in tensors)
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     assert all((t == k).all() for k, t in enumerate(tensors))
 
 

@@ -43,7 +43,8 @@ def test_machine_code_equals_the_reference(on_reference, on_llvm):
     for name, expected in on_reference.items():
         actual = on_llvm[name]
         if actual.dtype != expected.dtype or actual.shape != expected.shape:
-            wrong.append(f"{name}: {actual.dtype}{actual.shape} for {expected.dtype}{expected.shape}")
+            wrong.append(f"{name}: {actual.dtype}{actual.shape} "
+                         f"for {expected.dtype}{expected.shape}")
         elif not _agree(actual, expected):
             wrong.append(f"{name}: off by {_worst(actual, expected)}")
     assert not wrong, f"{len(wrong)} results differ:\n" + "\n".join(wrong[:40])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from typing import Any
 
 from ..engine import inplace
 from ..engine.eager import changed, check_writable, engine
@@ -15,6 +16,9 @@ from ..engine.tensor import Tensor, make
 
 class FunctionCtx:
     """What forward leaves for backward."""
+
+    _function: Any    # the Function whose call this is
+    _results: dict    # which of the kept tensors are results: place -> number
 
     def __init__(self):
         self._to_save: tuple = ()

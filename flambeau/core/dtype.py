@@ -164,7 +164,8 @@ def result_type(dims: list[dtype], zeros: list[dtype], numbers: list[dtype]) -> 
             result = joined
         elif CATEGORY[joined.kind] > CATEGORY[result.kind]:
             # A complex number beside float64 tensors must not lose precision.
-            result = promote(result, joined) if joined.kind == "c" and result.kind == "f" else joined
+            widens = joined.kind == "c" and result.kind == "f"
+            result = promote(result, joined) if widens else joined
     assert result is not None
     return result
 
@@ -260,7 +261,8 @@ class iinfo:
             raise TypeError(f"torch.iinfo() requires an integer input type, got {type}. "
                             "Use torch.finfo to handle 'torch.iinfo'")
         info = np.iinfo(type.numpy)
-        self.dtype, self.bits, self.min, self.max = type.name, info.bits, int(info.min), int(info.max)
+        self.dtype, self.bits = type.name, info.bits
+        self.min, self.max = int(info.min), int(info.max)
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -8,6 +8,7 @@ its own derivative formula is used; `expand` opens such nodes when code is gener
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from . import dtype as dt
@@ -45,8 +46,8 @@ class Expr:
     def __le__(self, other): return _compare("le", self, other)
     def __gt__(self, other): return _compare("gt", self, other)
     def __ge__(self, other): return _compare("ge", self, other)
-    def __eq__(self, other): return _compare("eq", self, other)  # type: ignore[override]
-    def __ne__(self, other): return _compare("ne", self, other)  # type: ignore[override]
+    def __eq__(self, other): return _compare("eq", self, other)
+    def __ne__(self, other): return _compare("ne", self, other)
     def __invert__(self): return make("not", (self,))
     def __neg__(self): return make("neg", (self,)) if self.head != "neg" else self.args[0]
     __hash__ = object.__hash__
@@ -351,7 +352,8 @@ def _move(node: Expr, moves) -> Expr | None:
     if rule is None:
         if node.head in STILL:
             return None
-        raise TypeError(f"{node.head} has no derivative here; use the op {node.head} in the formula")
+        raise TypeError(f"{node.head} has no derivative here; "
+                        f"use the op {node.head} in the formula")
     return rule(node, *node.args, *moves)
 
 
@@ -402,7 +404,7 @@ def _move_fmod(e, a, b, da, db):
 
 
 #: how each primitive moves
-MOVES = {
+MOVES: dict[str, Callable[..., Expr | None]] = {
     "add":     lambda e, a, b, da, db: _total([da, db]),
     "sub":     _move_sub,
     "mul":     _move_mul,

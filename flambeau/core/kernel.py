@@ -13,6 +13,7 @@ map. Sizes and strides are given when it runs, so one kernel serves every shape 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from . import dtype as dt
 from . import expr as ex
@@ -71,7 +72,7 @@ class Kernel:
     kept: int
     reduced: int
     lanes: str  # which innermost loop is cut into vectors: "kept", "reduced" or "none"
-    stages: tuple[tuple[str, object], ...]
+    stages: tuple[tuple[str, Any], ...]  # ("fold", a Fold), or another kind and its stores
     dense: bool = False  # one kept loop, steps 0 or 1: called with a count, not with a layout
     indirect: tuple[int, ...] = ()  # for each operand, how many strides of its own it brings
 

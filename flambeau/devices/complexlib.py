@@ -6,6 +6,8 @@ pair, or one expr where the result is real. The same table serves every device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core.expr import call, const, where
 
 
@@ -166,7 +168,7 @@ def _pow(a, b):
             where(zero, const(0, imag.dtype), imag))
 
 
-COMPLEX = {
+COMPLEX: dict[str, Callable] = {
     "add":    lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "sub":    lambda a, b: (a[0] - b[0], a[1] - b[1]),
     "mul":    _mul,

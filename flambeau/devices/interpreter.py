@@ -50,6 +50,9 @@ class _Elements:
 class _Run:
     """One run of a kernel."""
 
+    sizes: tuple[int, ...]
+    strides: list[tuple[int, ...]]
+
     def __init__(self, kernel: Kernel, arguments):
         self.kernel = kernel
         count = len(kernel.operands)

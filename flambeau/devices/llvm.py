@@ -181,7 +181,7 @@ class Lowering:
             self.sizes = ["%last"]
             self.strides = [[str(o.dtype.itemsize if o.step == "1" else 0)]
                             for o in kernel.operands]
-            self.own = [[] for _ in kernel.operands]
+            self.own: list[list[str]] = [[] for _ in kernel.operands]
             return
         w.do("%layout = inttoptr i64 %last to ptr")
         position = iter(range(10**6))
@@ -254,7 +254,8 @@ class Lowering:
                 self._stores(payload, place)
             elif kind == "map":
                 self._hoist(stage_exprs(kind, payload), place)
-                self._walk_reduced(self.kernel.kept, place, lambda at, p=payload: self._stores(p, at))
+                self._walk_reduced(self.kernel.kept, place,
+                                   lambda at, p=payload: self._stores(p, at))
             else:
                 self._hoist([*payload.start, *payload.step], place)
                 results = (self._fold_lanes(payload, place)
@@ -382,7 +383,8 @@ class Lowering:
         if count == 1:
             return self.w.emit(f"extractelement {type_} {value}, i32 {start}")
         mask = ", ".join(f"i32 {start + i}" for i in range(count))
-        return self.w.emit(f"shufflevector {type_} {value}, {type_} poison, <{count} x i32> <{mask}>")
+        return self.w.emit(f"shufflevector {type_} {value}, {type_} poison, "
+                           f"<{count} x i32> <{mask}>")
 
     # -- memory ------------------------------------------------------------------------------
 
@@ -403,6 +405,7 @@ class Lowering:
 
     def _lane_pointers(self, k: int, place: Place) -> list[str]:
         w, pointer = self.w, place.pointers[k]
+        assert place.strides is not None
         found = [pointer]
         for _ in range(place.width - 1):
             pointer = w.emit(f"getelementptr i8, ptr {pointer}, i64 {place.strides[k]}")
@@ -538,7 +541,8 @@ class Lowering:
             pointer = w.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
         pointers = [*place.pointers]
         pointers[k] = pointer
-        return Place(place.width, pointers, place.index, place.lane_axis, place.steps, place.strides)
+        return Place(place.width, pointers, place.index, place.lane_axis, place.steps,
+                     place.strides)
 
     # -- expressions -------------------------------------------------------------------------
 
@@ -804,7 +808,8 @@ class Lowering:
         kind = "f32" if source is dt.float32 else "f64"
         wide = w.call(f"llvm.fptosi.sat.{suffix}i64.{suffix}{kind}", i64, [(a, value)])
         low = _splat("-9223372036854775808", "i64", width)
-        fits = w.emit(f"fcmp olt {a} {value}, {_splat(number(9.2e18, source), _REGISTER[source], width)}")
+        bound = _splat(number(9.2e18, source), _REGISTER[source], width)
+        fits = w.emit(f"fcmp olt {a} {value}, {bound}")
         ok = w.emit(f"fcmp ord {a} {value}, {value}")
         good = w.emit(f"and {of_type('i1', width)} {fits}, {ok}")
         safe = w.emit(f"select {of_type('i1', width)} {good}, {i64} {wide}, {i64} {low}")
@@ -827,7 +832,7 @@ class Lowering:
         rule = complexlib.COMPLEX.get(head)
         if rule is None:
             raise ValueError(f"no lowering of {head} for {e.dtype}")
-        parts = []
+        parts: list[Expr | tuple[Expr, ...]] = []
         for a in e.args:
             value = self.lower(a, place)
             if a.dtype.kind != "c":
@@ -866,9 +871,9 @@ def _walk(e: Expr) -> set[Expr]:
 
 def _expanded(kind: str, payload):
     if kind == "fold":
-        return Fold(*(tuple(map(ex.expand, part))
-                      for part in (payload.start, payload.step, payload.merge)),
-                    _expanded("running", payload.running))
+        start, step, merge = (tuple(map(ex.expand, part))
+                              for part in (payload.start, payload.step, payload.merge))
+        return Fold(start, step, merge, _expanded("running", payload.running))
     return tuple(Store(s.operand, ex.expand(s.value), None if s.coordinates is None else
                        tuple(map(ex.expand, s.coordinates)), s.combine) for s in payload)
 

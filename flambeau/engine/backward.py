@@ -43,19 +43,21 @@ def first_gradients(tensors, gradients, name: str) -> list:
     found = []
     for t, g in zip(tensors, gradients, strict=True):
         if t.node is None:
-            raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+            raise RuntimeError("element 0 of tensors does not require grad and does not have a "
+                               "grad_fn")
         if g is None:
             if t.sig.numel != 1:
-                raise RuntimeError("grad can be implicitly created only for scalar outputs; this one "
-                                   f"has shape {tuple(t.sig.shape)}. Give backward() a gradient of "
-                                   "that shape, or reduce it first, for example with .sum()")
+                raise RuntimeError("grad can be implicitly created only for scalar outputs; this "
+                                   f"one has shape {tuple(t.sig.shape)}. Give backward() a "
+                                   "gradient of that shape, or reduce it first, for example "
+                                   "with .sum()")
             if t.sig.dtype.kind == "c":
-                raise RuntimeError("grad can be implicitly created only for real scalar outputs but "
-                                   f"got {t.sig.dtype}")
+                raise RuntimeError("grad can be implicitly created only for real scalar outputs "
+                                   f"but got {t.sig.dtype}")
             g = ones(t.sig)
         elif tuple(g.sig.shape) != tuple(t.sig.shape):
-            raise RuntimeError(f"Mismatch in shape: grad_output[0] has a shape of {g.sig.shape} and "
-                               f"output[0] has a shape of {t.sig.shape}.")
+            raise RuntimeError(f"Mismatch in shape: grad_output[0] has a shape of {g.sig.shape} "
+                               f"and output[0] has a shape of {t.sig.shape}.")
         else:
             if g.sig.dtype is not t.sig.dtype:
                 g = engine.cast(g, t.sig.dtype)
@@ -75,7 +77,7 @@ _ones: dict = {}
 
 
 def ones(sig) -> Tensor:
-    """One element that is 1. Its bytes are shared and held here, so nobody takes them for its own."""
+    """One element that is 1. Its bytes are shared and held here: nobody takes them for its own."""
     found = _ones.get(sig.dtype)
     if found is None:
         found = _ones[sig.dtype] = empty(signature(sig.dtype, ()))
@@ -119,8 +121,8 @@ class _Ops:
             if isinstance(g, Tensor) and g.sig.dtype.kind == "f" and np.isnan(
                     engine.to_array(g)).any():
                 trace = (node.extra or {}).get("trace", "")
-                raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output. "
-                                   f"The forward call that recorded it:\n{trace}")
+                raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th "
+                                   f"output. The forward call that recorded it:\n{trace}")
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ class _Memory:
     """A tensor's memory as numpy asks for it; an array made of it keeps it, and so the storage."""
 
     __slots__ = ("__array_interface__", "mem")
+
+    __array_interface__: dict
+    mem: Any
 
 
 def raw_array(x: Tensor) -> np.ndarray:
@@ -304,7 +308,7 @@ def tolist(x: Tensor):
         return reader.from_address(x.ptr).value
     raw = ctypes.string_at(x.ptr, sig.nbytes)
     if sig.dtype is dt.bool_:
-        found = list(map(bool, raw))
+        found: list = list(map(bool, raw))
     else:
         read = array(_CODES[sig.dtype])
         read.frombytes(raw)

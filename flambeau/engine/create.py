@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from operator import index
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..core.device import CPU, META, resolve
 from . import convert, inplace
 from .eager import engine, intercepted
 from .modes import modes
-from .storage import adopt, allocate, grow
+from .storage import allocate, grow
 from .tensor import LEAF, Size, Tensor, forget_plans, make, signature
 from .tensor import empty as raw_empty
 from .tensor import new as fresh
@@ -369,38 +368,14 @@ def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=Non
     return finish("empty_permuted", raw_empty(sig), layout, pin_memory, requires_grad)
 
 
-# -- from data -----------------------------------------------------------------------------------
-
-
-def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
-    """A new tensor holding a copy of numbers, nested sequences or an array."""
-    if isinstance(data, Tensor):
-        warnings.warn("To copy construct from a tensor, it is recommended to use "
-                      "sourceTensor.detach().clone() or "
-                      "sourceTensor.detach().clone().requires_grad_(True), rather than "
-                      "torch.tensor(sourceTensor).", UserWarning, stacklevel=2)
-    kind = None if dtype is None else as_dtype("tensor", dtype)
-    if device is None and not (requires_grad or pin_memory or modes.inference) and (
-            places._Default.value is CPU):
-        x = _simple(data, kind)
-        if x is not None:
-            return x
-    where = data.sig.device if device is None and isinstance(data, Tensor) else resolve(device)
-    x = moved(convert.from_data(data, kind, where), where)
-    if pin_memory or requires_grad or modes.inference:
-        return finish("tensor", x, None, pin_memory, requires_grad)
-    return x
-
-
-def _simple(data, dtype):
-    """Tensors of one number or of a flat list of them, without a detour; None for anything else."""
-    kind = type(data)
-    if kind is list or kind is tuple:
-        return convert.from_flat(data, dtype)
-    if dtype is None and (kind is float or kind is bool or (
-            kind is int and -2**63 <= data < 2**63)):
-        return filled(raw_empty(signature(dt.of_scalar(data), ())), data)
-    return None
+def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False,
+                  requires_grad=False):
+    """A 0-d tensor of one number, floating point unless told."""
+    value = number(s)
+    own = dt.of_scalar(value) if isinstance(value, complex) else dt.default_float()
+    kind = out_dtype("scalar_tensor", dtype, None, own)
+    x = filled(raw_empty(signature(kind, (), None, resolve(device))), value)
+    return finish("scalar_tensor", x, layout, pin_memory, requires_grad)
 
 
 def moved(x: Tensor, where) -> Tensor:
@@ -410,107 +385,6 @@ def moved(x: Tensor, where) -> Tensor:
     if where is META:
         return raw_empty(signature(x.sig.dtype, x.sig.shape, x.sig.strides, META))
     raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-
-
-def as_tensor(data, dtype=None, device=None):
-    """Data as a tensor; a tensor or an array that fits is shared, not copied."""
-    kind = None if dtype is None else as_dtype("as_tensor", dtype)
-    if isinstance(data, Tensor):
-        x = data if device is None else engine.moved(data, resolve(device))
-        return x if kind is None else engine.cast(x, kind)
-    where = resolve(device)
-    if isinstance(data, np.ndarray) and where is CPU and _shareable(data):
-        x = convert.from_numpy(data)
-        return x if kind is None else engine.cast(x, kind)
-    return moved(convert.from_data(data, kind, where), where)
-
-
-def _shareable(array: np.ndarray) -> bool:
-    return (array.dtype in dt._BY_NUMPY and array.dtype.isnative and array.dtype != object
-            and not any(s < 0 or s % array.itemsize for s in array.strides))
-
-
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
-    """Any object that holds numbers as a tensor; `copy=False` refuses to copy."""
-    kind = None if dtype is None else as_dtype("asarray", dtype)
-    x = _shared(obj, kind)
-    copied = x is None
-    if x is None:
-        x = convert.from_data(obj, kind)
-    if device is not None and resolve(device) is not x.sig.device:
-        x, copied = engine.moved(x, resolve(device)), True
-    if kind is not None and x.sig.dtype is not kind:
-        x, copied = engine.cast(x, kind), True
-    if copy is False and copied:
-        raise ValueError("can't alias arbitrary sequence into a tensor." if _shared(obj, None) is
-                         None else f"can't alias tensor with dtype '{kind}' or device '{device}'.")
-    if copy and not copied:
-        x = engine.clone(x)
-    if isinstance(obj, Tensor) and x.node is not None and not requires_grad:
-        x = x.detach()
-    if requires_grad and x.node is None:
-        x = inplace.detached(x) if x is obj else x
-        return finish("asarray", x, None, False, True)
-    return x
-
-
-def _shared(obj, kind):
-    """The object as a tensor over its own memory, or None if it has none to share."""
-    if isinstance(obj, Tensor):
-        return obj
-    if isinstance(obj, np.ndarray) and _shareable(obj):
-        return convert.from_numpy(obj)
-    if hasattr(obj, "__dlpack__"):
-        return engine.from_dlpack(obj)
-    if isinstance(obj, (bytes, bytearray, memoryview)):
-        return frombuffer(obj, dtype=kind or dt.default_float())
-    return None
-
-
-def from_numpy(ndarray):
-    """A tensor that shares an array's memory."""
-    return convert.from_numpy(ndarray)
-
-
-def frombuffer(buffer, *, dtype=None, count=-1, offset=0, requires_grad=False):
-    """A 1-d tensor over the memory of an object that has Python's buffer protocol."""
-    if dtype is None:
-        raise TypeError('frombuffer() missing 1 required positional arguments: "dtype"')
-    kind = as_dtype("frombuffer", dtype)
-    view = memoryview(buffer).cast("B")
-    length, itemsize = view.nbytes, kind.itemsize
-    if length == 0 or count == 0:
-        raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
-    if not 0 <= offset < length:
-        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer "
-                         f"length ({length} bytes) minus 1")
-    if count > 0 and offset + count * itemsize > length:
-        raise ValueError(f"requested buffer length ({count} * {itemsize} bytes) after offset "
-                         f"({offset} bytes) must not be greater than actual buffer length "
-                         f"({length} bytes)")
-    if count < 0:
-        if (length - offset) % itemsize:
-            raise ValueError(f"buffer length ({length - offset} bytes) after offset ({offset} "
-                             f"bytes) must be a multiple of element size ({itemsize})")
-        count = (length - offset) // itemsize
-    if view.readonly:
-        warnings.warn("The given buffer is not writable, and PyTorch does not support non-writable "
-                      "tensors. This means you can write to the underlying (supposedly "
-                      "non-writable) buffer using the tensor.", UserWarning, stacklevel=2)
-    array = np.frombuffer(view, np.uint8)
-    address = array.__array_interface__["data"][0]
-    x = make(signature(kind, (count,)), adopt(address, length, array), address + offset)
-    return finish("frombuffer", x, None, False, requires_grad)
-
-
-def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False,
-                  requires_grad=False):
-    """A 0-d tensor of one number, floating point unless told."""
-    value = number(s)
-    own = dt.of_scalar(value) if isinstance(value, complex) else dt.default_float()
-    kind = out_dtype("scalar_tensor", dtype, None, own)
-    x = filled(raw_empty(signature(kind, (), None, resolve(device))), value)
-    return finish("scalar_tensor", x, layout, pin_memory, requires_grad)
 
 
 # -- like another tensor -------------------------------------------------------------------------
@@ -621,72 +495,6 @@ METHODS = {
     "new_empty": _new("new_empty", None), "new_full": new_full, "new_tensor": new_tensor,
     "new_empty_strided": new_empty_strided,
 }
-
-
-# -- legacy constructors -------------------------------------------------------------------------
-
-
-def legacy(cls, dtype: dt.dtype, args: tuple, device=None) -> Tensor:
-    """torch.Tensor(2, 3), torch.LongTensor([1, 2]), torch.Tensor(other)."""
-    if device is not None and resolve(device) is not CPU:
-        raise RuntimeError("legacy constructor expects device type: cpu but device type: "
-                           f"{resolve(device)} was passed")
-    if not args:
-        return raw_empty(signature(dtype, (0,)))
-    first = args[0]
-    if len(args) == 1 and not isinstance(first, (int, Size, np.integer)):
-        return _legacy_data(cls, dtype, first)
-    try:
-        return raw_empty(signature(dtype, sizes("new", args)))
-    except TypeError:
-        kinds = ", ".join(type(a).__name__ for a in args)
-        raise TypeError(f"new() received an invalid combination of arguments - got ({kinds}), but "
-                        "expected sizes, a sequence of numbers or a tensor") from None
-
-
-def _legacy_data(cls, dtype, data) -> Tensor:
-    if isinstance(data, Tensor):
-        if cls is not None and data.sig.dtype is not dtype:
-            raise TypeError(f"expected a tensor of dtype {dtype} (got {data.sig.dtype})")
-        return inplace.detached(data)
-    if isinstance(data, (float, complex, str)) or data is None:
-        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
-    return convert.from_data(data, dtype)
-
-
-class tensortype(type):
-    """The type of torch.FloatTensor and its kin: constructors that know instances by dtype."""
-
-    __module__ = "torch"
-
-    def __call__(cls, *args, device=None):
-        return legacy(cls, cls.dtype, args, device)
-
-    def __instancecheck__(cls, instance) -> bool:
-        return isinstance(instance, Tensor) and instance.sig.dtype is cls.dtype
-
-
-#: legacy constructor -> dtype
-LEGACY = {
-    "FloatTensor": dt.float32, "DoubleTensor": dt.float64, "HalfTensor": dt.float16,
-    "BFloat16Tensor": dt.bfloat16, "ByteTensor": dt.uint8, "CharTensor": dt.int8,
-    "ShortTensor": dt.int16, "IntTensor": dt.int32, "LongTensor": dt.int64,
-    "BoolTensor": dt.bool_, "ComplexFloatTensor": dt.complex64,
-    "ComplexDoubleTensor": dt.complex128,
-}
-legacy_types = {name: tensortype(name, (), {
-    "__module__": "torch", "__slots__": (), "dtype": dtype, "layout": fm.strided,
-    "is_cuda": False, "__doc__": f"Constructor of {dtype} tensors."})
-    for name, dtype in LEGACY.items()}
-legacy_names = {dtype: f"torch.{name}" for name, dtype in LEGACY.items()}
-
-
-def new(self, *args, device=None):
-    """A legacy constructor of this tensor's dtype."""
-    return legacy(type(self), self.sig.dtype, args, device)
-
-
-METHODS["new"] = new
 
 
 def install() -> None:

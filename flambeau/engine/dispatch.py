@@ -23,8 +23,11 @@ from .formula import (
     wants_gradient,
 )
 from .indexed import indexed_front
+from .keeping import keeping_front
+from .modes import modes
 from .product import FRONTS
 from .reduce import reduction_front
+from .rows import row_front
 from .storage import adopt, grow
 from .tensor import Signature, Tensor, empty, make, signature
 from .views import view_front
@@ -44,7 +47,7 @@ def plug(op: Op) -> None:
     elif isinstance(op, Library):
         op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
-        op.run = composite_front(op)
+        op.run = (keeping_front if op.keeps else composite_front)(op)
 
 
 # -- library -------------------------------------------------------------------------------------
@@ -94,7 +97,7 @@ def library_call(op: Op, bound: dict):
         return outs if several else outs[0]
     native = routines.NATIVE.get(op.name)
     if native is not None and not several and ruled is not None:
-        sig = _ruled_signature(ruled, dtype, first.sig.device)
+        sig = _ruled_signature(ruled, dtype, None if first is None else first.sig.device)
         done = native(sig, bound)
         if done is not None:
             return done
@@ -102,9 +105,9 @@ def library_call(op: Op, bound: dict):
     arrays = {k: array_of(v) for k, v in bound.items()}
     result = routine(**arrays)
     if isinstance(result, (tuple, list)):
-        wanted = [_ruled_signature(r, dtype, None).dtype for r in ruled] if several else (
+        each: list = [_ruled_signature(r, dtype, None).dtype for r in ruled] if several else (
             [None] * len(result))
-        return [from_array(r, w) for r, w in zip(result, wanted, strict=True)]
+        return [from_array(r, w) for r, w in zip(result, each, strict=True)]
     wanted = None if ruled is None else _ruled_signature(ruled, dtype, None).dtype
     return from_array(result, wanted)
 
@@ -170,24 +173,32 @@ def composite_front(op: Composite):
         if found is not None:
             return found[0]
         bound = bind(op, args, kwargs)
-        tensors = tensors_of(op, bound)
-        if not wants_gradient(tensors):
+        outside = dict(bound)
+        wanted = False
+        for name in op.tensor_names:  # what is done inside is not recorded
+            value = bound[name]
+            if type(value) is list or type(value) is tuple:
+                outside[name] = [_outside(v) for v in value]
+                wanted = wanted or any([isinstance(v, Tensor) and v.node is not None for v in value])
+            elif isinstance(value, Tensor) and value.node is not None:
+                outside[name] = make(value.sig, value.mem, value.ptr)
+                wanted = True
+        if not wanted or not modes.grad:
             return op.body(**bound)
-        outside = {name: _outside(bound[name]) for name in op.tensor_names}
-        outs = op.body(**{**bound, **outside})
-        if isinstance(outs, Tensor) and any([outs is t for t in outside.values()]):
+        outs = op.body(**outside)
+        if isinstance(outs, Tensor) and any([outs is outside[n] for n in op.tensor_names]):
             outs = engine.clone(outs)
         record(op, bound, outs)
         return outs
 
-    return front_with_formula
+    return front_with_formula if op.rows is None else row_front(op, *op.rows, front_with_formula)
 
 
 def _outside(value):
-    """A tensor, or a list of them, as its bytes alone: what is done with it is not recorded."""
-    if isinstance(value, Tensor):
-        return value if value.node is None else make(value.sig, value.mem, value.ptr)
-    return [_outside(v) for v in value] if isinstance(value, (list, tuple)) else value
+    """A tensor as its bytes alone: what is done with it is not recorded."""
+    if isinstance(value, Tensor) and value.node is not None:
+        return make(value.sig, value.mem, value.ptr)
+    return value
 
 
 def _renamed(op: Op, kwargs: dict) -> dict:

@@ -11,19 +11,25 @@ from __future__ import annotations
 import sys
 
 from ..core import dtype as dt
-from ..core.device import META
 from ..ops.declare import Op, Pointwise, engine
 from . import pointwise as pw
 from .modes import modes
 from .node import attach, edge_of, fronts
 from .storage import grow
-from .tensor import LEAF, Signature, Tensor, base_of, forget_plans, make, signature
+from .tensor import LEAF, Signature, Tensor, base_of, forget_plans, make
 
 NUMBERS = pw.NUMBERS
 
 #: every table of plans, to be forgotten together
 _tables: list[dict] = []
-forget_plans.append(lambda: [table.clear() for table in _tables])
+
+
+def _forget_all() -> None:
+    for table in _tables:
+        table.clear()
+
+
+forget_plans.append(_forget_all)
 
 
 def new_table() -> dict:
@@ -80,7 +86,7 @@ def python_front(op: Pointwise):
 
 
 def operator_forms(op: Pointwise):
-    """(method, reflected method) as Python operators: what they cannot take, they leave to others."""
+    """(method, reflected method) as Python operators: what they cannot take is left to others."""
     front = python_front(op)
 
     def careful(*args):
@@ -100,9 +106,9 @@ def public_names(op: Pointwise) -> list[str]:
     return [{"x": "input", "y": "other"}.get(name, name) for name in op.operands]
 
 
-def _complete(op: Pointwise, args: tuple, named: dict):
+def _complete(op: Pointwise, given: tuple, named: dict):
     """Operands from keywords and defaults; attributes given by position by name."""
-    args = list(args)
+    args = list(given)
     for name in op.operands[len(args):]:
         if name in named:
             args.append(named.pop(name))
@@ -201,8 +207,8 @@ OF_NUMBERS = frozenset(("add", "sub", "mul", "true_divide", "truncated_quotient"
 def from_numbers(op: Pointwise, args: tuple) -> tuple:
     """Operands that are all numbers, the first as a tensor; most ops refuse them."""
     if op.name not in OF_NUMBERS:
-        raise TypeError(f"{op.name}(): argument '{public_names(op)[0]}' (position 1) must be Tensor, "
-                        f"not {type(args[0]).__name__}")
+        raise TypeError(f"{op.name}(): argument '{public_names(op)[0]}' (position 1) must be "
+                        f"Tensor, not {type(args[0]).__name__}")
     return (engine.tensor(args[0]), *args[1:])
 
 
@@ -210,8 +216,8 @@ def same_place(op, args) -> None:
     """All tensors on one device; a 0-d one may come from the CPU."""
     places = {a.sig.device for a in args if isinstance(a, Tensor) and a.sig.rank}
     if len(places) > 1:
-        raise RuntimeError(f"{op.name}: Expected all tensors to be on the same device, but found at "
-                           f"least two devices, {' and '.join(sorted(map(str, places)))}!")
+        raise RuntimeError(f"{op.name}: Expected all tensors to be on the same device, but found "
+                           f"at least two devices, {' and '.join(sorted(map(str, places)))}!")
 
 
 def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
@@ -334,18 +340,19 @@ def check_writable(x: Tensor, name: str) -> None:
     if x.__class__.__dict__.get("read_only"):
         raise RuntimeError(f"{name}: this tensor is read-only")
     if x.__dict__.get("_inference") and not modes.inference:
-        raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is not "
-                           "allowed. You can make a clone to get a normal tensor before doing inplace "
-                           "update.")
+        raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is "
+                           "not allowed. You can make a clone to get a normal tensor before doing "
+                           "inplace update.")
     if not modes.grad:
         return
     base = base_of(x)
     if x.node is LEAF:
-        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place "
-                           "operation. Change it under no_grad(), or work on a clone().")
-    if base is not None and base.node is LEAF:
-        raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an "
+        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an "
                            "in-place operation. Change it under no_grad(), or work on a clone().")
+    if base is not None and base.node is LEAF:
+        raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in "
+                           "an in-place operation. Change it under no_grad(), or work on a "
+                           "clone().")
 
 
 _HERE = __file__.rpartition("engine")[0]

@@ -86,7 +86,7 @@ class FormulaBack:
         op = self.op
         several = len(node.sigs) > 1
         values = []
-        for name, value in zip(op.wanted, kept_values(node)):  # noqa: B905
+        for name, value in zip(op.wanted, kept_values(node)):
             if name == "g":
                 value = tuple(g) if several else g
             elif name == "out" and modes.grad:
@@ -110,8 +110,8 @@ class FormulaBack:
                 continue
             if inspect.isfunction(part):
                 part = part()
-            found.append(again(part) if part is g or any([part is f for f in found])
-                         and part is not None else part)
+            shared = part is g or (part is not None and any([part is f for f in found]))
+            found.append(again(part) if shared else part)
         return found
 
     @staticmethod

@@ -6,6 +6,8 @@ then read from, or written to, that view.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..core import dtype as dt
@@ -223,7 +225,9 @@ def parsed(x: Tensor, index):
     A mask of several dimensions keeps them all in the view; its tensor then stands at the first of
     them, followed by as many marks.
     """
-    key, tensors, simple = [], [], True
+    key: list = []
+    tensors: list = []
+    simple = True
     for item in _items(index):
         kind = type(item)
         if kind is int:
@@ -310,7 +314,8 @@ def _placed(x: Tensor, key: tuple, tensors: list) -> list:
 def selection(view: Tensor, tensors: list) -> Selection:
     """What index tensors, one or None per dimension of a view, select from it."""
     shape = view.sig.shape
-    dims, indices = [], []
+    dims: list[int] = []
+    indices = []
     for d, item in enumerate(tensors):
         if item is None or item is MISSING:
             continue
@@ -417,7 +422,7 @@ def _assigned(x: Tensor, key: tuple, value) -> bool:
     """Whether an assignment that nothing records was made at once, by a plan for its place."""
     kind = type(value)
     if kind in _NUMBERS:
-        what = kind
+        what: Any = kind
     elif isinstance(value, Tensor) and value.mem is not x.mem and value.sig.tag is None and (
             value.node is None or not modes.grad):
         what = value.sig

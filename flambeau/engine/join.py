@@ -91,16 +91,17 @@ def _plan(name: str, sigs: tuple[Signature, ...], dim: int, fresh: bool):
     first = real[0]
     d = sh.wrap_dim(dim, first.rank + fresh, name)
     if fresh:
-        for i, shape in enumerate(shapes):
-            if shape != shapes[0]:
+        for i, given in enumerate(shapes):
+            if given != shapes[0]:
                 raise RuntimeError(f"stack expects each tensor to be equal size, but got "
-                                   f"{list(shapes[0])} at entry 0 and {list(shape)} at entry {i}")
-        shape = (*first.shape[:d], len(sigs), *first.shape[d:])
+                                   f"{list(shapes[0])} at entry 0 and {list(given)} at entry {i}")
+        shape: tuple = (*first.shape[:d], len(sigs), *first.shape[d:])
     else:
         shape = _cat_shape(name, sigs, first, d)
     dtype = _dtype_of(sigs)
     sig = signature(dtype, shape, _strides(real, shape, fresh), first.device)
-    steps, start = [], 0
+    steps: list[tuple] = []
+    start = 0
     for s in sigs:
         part, length = _part(sig, s, d, fresh)
         if part is None or s.numel == 0 or sig.device is META:

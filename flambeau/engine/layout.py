@@ -1,4 +1,4 @@
-"""How a kernel walks memory: loop order, coalesced sizes, strides in bytes, packed for native code."""
+"""How a kernel walks memory: loop order, coalesced sizes, byte strides, packed for native code."""
 
 from __future__ import annotations
 

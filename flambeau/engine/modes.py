@@ -7,6 +7,7 @@ if it is only one, and how many do something out of the ordinary.
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 
 class Native:
@@ -15,7 +16,9 @@ class Native:
     class _Word:
         value = 0
 
-    off_count, off_ident, special = _Word(), _Word(), _Word()
+    off_count: Any = _Word()
+    off_ident: Any = _Word()
+    special: Any = _Word()
 
 
 _off: set[int] = set()
@@ -30,7 +33,7 @@ class Modes(threading.local):
     anomaly = False
     anomaly_check_nan = True
     multithreading = True
-    pack = ()  # saved-tensor hooks: (pack, unpack) pairs, innermost last
+    pack: tuple = ()  # saved-tensor hooks: (pack, unpack) pairs, innermost last
     hooks_refused = None  # why saved-tensor hooks are not allowed, if they are not
 
     def __setattr__(self, name, value):

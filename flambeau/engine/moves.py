@@ -6,7 +6,7 @@ from ..core import dtype as dt
 from ..core import formats as fm
 from ..core.device import device as Device
 from ..core.device import resolve
-from . import create
+from . import create, legacy
 from .eager import engine
 from .tensor import Tensor
 
@@ -108,13 +108,13 @@ def type_as(self, other):
 def type_(self, dtype=None, non_blocking=False):
     """The name of this tensor's type, or the tensor converted to a type."""
     if dtype is None:
-        return create.legacy_names[self.sig.dtype]
+        return legacy.legacy_names[self.sig.dtype]
     if isinstance(dtype, str):
         name = dtype.removeprefix("torch.")
-        if name not in create.LEGACY and name != "Tensor":
+        if name not in legacy.LEGACY and name != "Tensor":
             raise ValueError(f"invalid type: '{dtype}'")
-        dtype = create.LEGACY.get(name, dt.default_float())
-    elif isinstance(dtype, create.tensortype):
+        dtype = legacy.LEGACY.get(name, dt.default_float())
+    elif isinstance(dtype, legacy.tensortype):
         dtype = dtype.dtype
     return moved(self, create.as_dtype("type", dtype))
 

@@ -1028,7 +1028,7 @@ def _entries() -> str:
                         f"  %out = tail call ptr @enter{arity}_of(ptr %ctx, ptr %self, {passed})\n"
                         "  ret ptr %out\n}\n")
     for i in range(FORMS["2"]):
-        text.append(f"define internal ptr @r2_{i}(ptr %self, {passed}) {{\n{_context(2, i)}"
+        text.append(f"define internal ptr @r2_{i}(ptr %self, {passed}) {{\n{_context('2', i)}"
                     "  %x = load ptr, ptr %args\n"
                     "  %out = tail call ptr @binary(ptr %ctx, ptr %x, ptr %self)\n"
                     "  ret ptr %out\n}\n")
@@ -1039,7 +1039,7 @@ def _entries() -> str:
     return "".join(text)
 
 
-def _context(arity: int, i: int) -> str:
+def _context(arity: str, i: int) -> str:
     return (f"  %at = getelementptr ptr, ptr @contexts{arity}, i64 {i}\n"
             "  %ctx = load ptr, ptr %at\n")
 

@@ -29,7 +29,7 @@ class Node:
     versions: tuple    # of the kept tensors' storages, when they were kept
     seq: int
     sigs: tuple        # signatures of the results, one or several
-    extra: dict | None  # hooks, attributes and whatever else few steps have
+    extra: Any  # None, or a dict: hooks, attributes and whatever else few steps have
 
     def name(self) -> str:
         return self.back.name()
@@ -81,6 +81,12 @@ Native.off_count, Native.off_ident = fronts.word("off_count"), fronts.word("off_
 Native.special = fronts.word("special")
 
 
+class Hooked:
+    """Whether any leaf has ever been given a hook: if not, none needs to be asked."""
+
+    leaves = False
+
+
 class Edge:
     """One result, other than the only one, of a node."""
 
@@ -128,6 +134,7 @@ class Handle:
         self.hooks_dict_ref = weakref.ref(_Hooks.of(table))
         self._table = table
         table[self.id] = hook
+        Hooked.leaves = True
 
     def remove(self) -> None:
         self._table.pop(self.id, None)
@@ -175,7 +182,7 @@ def edge_of(x: Tensor):
 
 
 def versions_of(kept) -> tuple:
-    return tuple(t.mem.version if isinstance(t, Tensor) else 0 for t in kept)
+    return tuple([t.mem.version if isinstance(t, Tensor) else 0 for t in kept])
 
 
 def attach(out: Tensor, back, parents: tuple, kept: tuple, number: int | None = None) -> Node:
@@ -222,19 +229,18 @@ def kept_values(node: Node) -> tuple:
         raise RuntimeError(
             "Trying to backward through the graph a second time (or directly access saved tensors "
             "after they have already been freed). Saved intermediate values of the graph are freed "
-            "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
-            "backward through the graph a second time or if you need to access saved tensors after "
-            f"calling backward. (in {node.name()})")
-    for i, (t, version) in enumerate(zip(kept, node.versions, strict=True)):
+            "when you call .backward() or autograd.grad(). Specify retain_graph=True if you need "
+            "to backward through the graph a second time or if you need to access saved tensors "
+            f"after calling backward. (in {node.name()})")
+    for t, version in zip(kept, node.versions):
         if type(t) is Packed:
-            kept = tuple(k.unpack(k.packed) if type(k) is Packed else k for k in kept)
-            return kept
+            return tuple([k.unpack(k.packed) if type(k) is Packed else k for k in kept])
         if isinstance(t, Tensor) and t.mem.version != version:
-            raise RuntimeError(_changed_message(node, i, t, version))
+            raise RuntimeError(_changed_message(node, t, version))
     return kept
 
 
-def _changed_message(node: Node, i: int, t: Tensor, version: int) -> str:
+def _changed_message(node: Node, t: Tensor, version: int) -> str:
     try:
         code, line = t.mem.changed
         where = f" It was last changed at {code.co_filename}:{line}, in {code.co_name}."
@@ -263,11 +269,7 @@ class Walk:
         self.held: dict[int, list] = {}  # leaves with hooks: [tensor, gradient]
         self.wanted = wanted             # None: accumulate into leaves
         self.found: dict = {}
-        self.useful = None if wanted is None else self._reaching()
-
-    def _reaching(self):
-        """None; set by `restrict` once the roots are known."""
-        return None
+        self.useful: Any = None          # steps that lead to what is wanted, once restricted
 
     def restrict(self, roots) -> None:
         """Walk only what leads to a wanted tensor."""
@@ -324,7 +326,7 @@ class Walk:
             if key in self.targets:
                 have = self.found.get(key)
                 self.found[key] = g if have is None else self.ops.add(have, g)
-        elif leaf.__dict__.get("_hooks") or leaf.__dict__.get("_accumulated"):
+        elif Hooked.leaves and (leaf.__dict__.get("_hooks") or leaf.__dict__.get("_accumulated")):
             slot = self.held.setdefault(id(leaf), [leaf, None])
             slot[1] = g if slot[1] is None else self.ops.add(slot[1], g)
         else:
@@ -346,7 +348,7 @@ class Walk:
                 if not retain:
                     node.kept = None
                 following = None
-                for parent, part in zip(node.parents, grads):  # noqa: B905
+                for parent, part in zip(node.parents, grads):
                     if part is None or parent is None:
                         continue
                     if unusual or type(parent) is not Node:

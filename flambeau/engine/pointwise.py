@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import linecache
 from functools import lru_cache
+from typing import Any
 
 from ..core import dtype as dt
 from ..core import expr as ex
@@ -45,7 +46,9 @@ def plug(op: Pointwise) -> None:
 
 def common_dtype(operands) -> dt.dtype:
     """Joined dtype of signatures and number types."""
-    dims, zeros, numbers = [], [], []
+    dims: list[dt.dtype] = []
+    zeros: list[dt.dtype] = []
+    numbers = []
     for o in operands:
         if isinstance(o, Signature):
             (dims if o.rank else zeros).append(o.dtype)
@@ -75,7 +78,9 @@ def _element(op, dtypes, operating, attributes, written: dt.dtype):
     (name, type) for numbers given when the kernel runs or (name, ("=", value)).
     """
     compute = operating.compute
-    args, params, position = [], [], 1
+    args: list[ex.Expr] = []
+    params: list[dt.dtype] = []
+    position = 1
     for k, d in enumerate(dtypes):
         if isinstance(d, dt.dtype):
             leaf = ex.input(position, d.compute)
@@ -107,7 +112,9 @@ def _param_dtype(kind: type, compute: dt.dtype) -> dt.dtype:
         return compute.to_real()
     if kind is complex:
         return compute.to_complex() if compute.kind == "f" else compute
-    return dt.float64 if kind is float else dt.bool_ if kind is bool and compute is dt.bool_ else dt.int64
+    if kind is float:
+        return dt.float64
+    return dt.bool_ if kind is bool and compute is dt.bool_ else dt.int64
 
 
 @lru_cache(maxsize=8192)
@@ -131,7 +138,8 @@ def _nothing(*_):
 
 def split_attributes(op: Pointwise, attributes: dict):
     """Attributes as (name, type) for numbers given at run time, or (name, ("=", value))."""
-    keyed, numbers = [], []
+    keyed: list[tuple[str, Any]] = []
+    numbers = []
     for name in op.attributes:
         value = attributes.get(name, op.defaults.get(name))
         if type(value) in (float, int) and name not in op.baked:
@@ -150,8 +158,8 @@ def plan(op: Pointwise, operands: tuple, attributes: tuple, into: Signature | No
     shape = sh.broadcast(op.name, *[s.shape for s in sigs])
     where = META if any(s.device is META for s in (*sigs, into or sigs[0])) else CPU
     if into is None:
-        strides = sh.result_strides(shape, [(s.shape, s.strides) for s in sigs])
-        out = signature(written, shape, strides, where)
+        lying = sh.result_strides(shape, [(s.shape, s.strides) for s in sigs])
+        out = signature(written, shape, lying, where)
     else:
         out = _check_target(op, into, shape, written)
         written = into.dtype
@@ -219,12 +227,13 @@ def _check_target(op, into: Signature, shape, written) -> Signature:
         wide = sh.broadcast(op.name, into.shape, shape)
         if tuple(wide) != tuple(into.shape):
             raise RuntimeError(
-                f"{op.name}: output with shape {list(into.shape)} doesn't match the broadcast shape "
-                f"{list(wide)}")
+                f"{op.name}: output with shape {list(into.shape)} doesn't match the broadcast "
+                f"shape {list(wide)}")
     if not dt.can_cast(written, into.dtype):
-        raise RuntimeError(f"{op.name}: result type {_spoken(written)} can't be cast to the desired "
-                           f"output type {_spoken(into.dtype)}")
-    if into.numel > 1 and any(s == 0 and n > 1 for s, n in zip(into.strides, into.shape, strict=True)):
+        raise RuntimeError(f"{op.name}: result type {_spoken(written)} can't be cast to the "
+                           f"desired output type {_spoken(into.dtype)}")
+    if into.numel > 1 and any(s == 0 and n > 1
+                              for s, n in zip(into.strides, into.shape, strict=True)):
         raise RuntimeError(
             f"{op.name}: unsupported operation: more than one element of the written-to tensor "
             "refers to a single memory location. Please clone() the tensor before performing the "

@@ -92,7 +92,7 @@ def plan(x: Signature, w: Signature, back=None, biased: bool = False) -> tuple:
     a, b = _Side(x, True), _Side(w, False)
     if not b.batch:
         a = a.folded()
-    words = _words(a, b, x.dtype.itemsize)
+    words = _words(a, b, x.dtype)
     if words is None:
         return _slow(back)
     return _plan(out, gemm.product_function(x.dtype.name, biased), back, words)
@@ -113,12 +113,15 @@ def _plan(out: Signature, run, back, words=None) -> tuple:
     return out, out.pop, run, last, back, packed, free, (out,), words
 
 
-def _words(a: _Side, b: _Side, itemsize: int) -> gemm.Product | None:
+def _words(a: _Side, b: _Side, dtype: dt.dtype) -> gemm.Product | None:
     m, k, n = a.rows, a.cols, b.cols
     one, other = _orientation(m, k, a.strides), _orientation(k, n, b.strides)
-    if one is None and other is None:
+    small = m * n * k <= gemm.SMALL_WORK and n > 1 and b.strides[1] == 1 and dtype.kind == "f"
+    if one is None and other is None and not small:
         return None
-    offsets = _offsets(a, b, m * n, itemsize)
+    offsets = _offsets(a, b, m * n, dtype.itemsize)
+    if small:
+        return gemm.Product(gemm.SMALL, *a.strides, m, n, k, 0, b.strides[0], n, 0, 0, offsets)
     if n == 1 and one is not None and b.strides[0] > 0:
         flag, ld = one
         rows, cols = (m, k) if flag == gemm.PLAIN else (k, m)

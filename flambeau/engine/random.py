@@ -8,10 +8,8 @@ import math
 import numpy as np
 
 from ..core import dtype as dt
-from ..core import shape as sh
 from ..core.device import META, resolve
 from ..devices.cpu import random as streams
-from ..devices.cpu import random_rejection as rejection
 from . import convert, create, inplace
 from .eager import changed, check_writable, engine
 from .generator import twister_of
@@ -217,7 +215,7 @@ def new_random(name: str, shape, draw, out, dtype, layout, device, pin_memory, r
     return create.finish(name, fill_with(x, name, draw), layout, pin_memory, requires_grad)
 
 
-def _float_dtype(name: str, dtype, out) -> dt.dtype:
+def float_dtype(name: str, dtype, out) -> dt.dtype:
     found = create.out_dtype(name, dtype, out)
     if found.kind not in "fc":
         raise NotImplementedError(f'"{name}" not implemented for \'{found}\'')
@@ -228,7 +226,7 @@ def rand(*size, generator=None, out=None, dtype=None, layout=None, device=None, 
          requires_grad=False, **named):
     """Uniform numbers of [0, 1)."""
     shape = create.sizes("rand", create._given_size("rand", size, named))
-    kind, rng = _float_dtype("rand", dtype, out), twister_of(generator)
+    kind, rng = float_dtype("rand", dtype, out), twister_of(generator)
     return new_random("rand", shape, lambda n, d: _unit(rng, n, d), out, kind, layout, device,
                       pin_memory, requires_grad)
 
@@ -244,7 +242,7 @@ def randn(*size, generator=None, out=None, dtype=None, layout=None, device=None,
           requires_grad=False, **named):
     """Standard normal numbers."""
     shape = create.sizes("randn", create._given_size("randn", size, named))
-    kind, rng = _float_dtype("randn", dtype, out), twister_of(generator)
+    kind, rng = float_dtype("randn", dtype, out), twister_of(generator)
     return new_random("randn", shape, _standard(kind, rng), out, kind, layout, device, pin_memory,
                       requires_grad)
 
@@ -365,131 +363,6 @@ def randint_like(input, *args, generator=None, dtype=None, layout=None, device=N
                       sig.device, pin_memory, requires_grad, sig.strides)
 
 
-# -- distributions given by tensors --------------------------------------------------------------
-
-
-def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None) -> Tensor:
-    """A result whose gradient with respect to its sources is zero."""
-    x = convert.copied(values, dtype)
-    if out is not None:
-        return inplace.write_out(name, x, sources, out)
-    tensors = [s for s in sources if isinstance(s, Tensor)]
-    if modes.grad and dtype.kind == "f" and any(t.node is not None for t in tensors):
-        parents = tuple(edge_of(t) if t.node is not None else None for t in tensors)
-        x.node = new_node(Erased(f"{name.title()}Backward0", [t.sig for t in tensors]), parents,
-                          (), (x.sig,))
-    return x
-
-
-def on_meta(*sources) -> bool:
-    return any(isinstance(s, Tensor) and s.sig.device is META for s in sources)
-
-
-def normal(mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, layout=None,
-           device=None, pin_memory=False, requires_grad=False):
-    """Normal numbers around a mean, a number or a tensor, with a deviation, likewise."""
-    rng = twister_of(generator)
-    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
-        if size is None:
-            raise TypeError("normal() received an invalid combination of arguments: with numbers "
-                            "for mean and std, a size is needed")
-        if not std >= 0:
-            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-        kind = _float_dtype("normal", dtype, out)
-        shape = create.sizes("normal", (size,))
-        return new_random("normal", shape, lambda n, d: streams.normal(rng, n, d, mean, std), out,
-                          kind, layout, device, pin_memory, requires_grad)
-    return _normal_around(mean, std, rng, out)
-
-
-def _normal_around(mean, std, rng, out) -> Tensor:
-    tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
-    for t in tensors:
-        if t.sig.dtype.kind not in "fc":
-            raise RuntimeError(f"normal: expects a floating point tensor, got {t.sig.dtype}")
-    if isinstance(std, Tensor) and std.sig.dtype.kind == "c":
-        raise RuntimeError("normal expects standard deviation to be non-complex")
-    kind = dt.promote(tensors[0].sig.dtype, tensors[-1].sig.dtype)
-    shape = sh.broadcast("normal", *(tuple(t.sig.shape) for t in tensors))
-    if on_meta(*tensors):
-        return empty(signature(kind, shape, None, META))
-    carrier = streams.NUMBERS[kind.name].kind
-    mean, std = (engine.to_array(v.detach()).astype(carrier) if isinstance(v, Tensor) else v
-                 for v in (mean, std))
-    values = streams.normal_around(rng, mean, std, kind.name)
-    return drawn("normal", values.reshape(shape), kind, tensors, out)
-
-
-def bernoulli(input, p=None, *, generator=None, out=None):
-    """1 with the probability that each element gives, or p, else 0."""
-    _tensor("bernoulli", input)
-    rng, kind = twister_of(generator), input.sig.dtype
-    if p is not None:
-        x = empty(create.like_signature("bernoulli", input, None, None, None))
-        return bernoulli_(x, p, generator=generator)
-    if kind.kind != "f":
-        raise NotImplementedError(f'"bernoulli_tensor_cpu_p_" not implemented for \'{kind}\'')
-    if on_meta(input):
-        return empty(input.sig)
-    values = streams.bernoulli_each(rng, engine.to_array(input.detach()), kind.name)
-    return drawn("bernoulli", values.reshape(input.sig.shape), kind, (input,), out)
-
-
-def _tensor(name: str, x) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not "
-                        f"{type(x).__name__}")
-
-
-def poisson(input, generator=None):
-    """A Poisson number for each rate."""
-    _tensor("poisson", input)
-    kind = input.sig.dtype
-    if kind.kind != "f":
-        raise NotImplementedError(f'"poisson_cpu" not implemented for \'{kind}\'')
-    if on_meta(input):
-        return empty(input.sig)
-    values = rejection.poisson(twister_of(generator), engine.to_array(input.detach()), kind.name)
-    return drawn("poisson", values.reshape(input.sig.shape), kind, (input,))
-
-
-def binomial(count, prob, generator=None):
-    """A binomial number for each count and probability."""
-    for t in (count, prob):
-        _tensor("binomial", t)
-        if t.sig.dtype.kind != "f":
-            raise ValueError(f"binomial only supports floating-point dtypes for count and prob, "
-                             f"got {t.sig.dtype}")
-    kind = count.sig.dtype
-    counts, chances = np.broadcast_arrays(engine.to_array(count.detach()),
-                                          engine.to_array(prob.detach()))
-    values = rejection.binomial(twister_of(generator), counts, chances, kind.name)
-    return drawn("binomial", values.reshape(counts.shape), kind, (count, prob))
-
-
-def multinomial(input, num_samples, replacement=False, *, generator=None, out=None):
-    """Numbers of categories, drawn by weight, for a vector or for each row of weights."""
-    _tensor("multinomial", input)
-    sig = input.sig
-    if sig.rank not in (1, 2):
-        raise RuntimeError("prob_dist must be 1 or 2 dim")
-    if sig.dtype.kind != "f":
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: "
-                           f"{sig.dtype}")
-    n, categories = num_samples, sig.shape[-1]
-    if n <= 0:
-        raise RuntimeError("cannot sample n_sample <= 0 samples")
-    if not replacement and n > categories:
-        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without "
-                           "replacement")
-    shape = (n,) if sig.rank == 1 else (sig.shape[0], n)
-    if sig.device is META:
-        return empty(signature(dt.int64, shape, None, META))
-    values = rejection.multinomial(twister_of(generator), engine.to_array(input.detach()), n,
-                                   replacement, sig.dtype.name)
-    return drawn("multinomial", np.asarray(values).reshape(shape), dt.int64, (), out)
-
-
 # -- for layers ----------------------------------------------------------------------------------
 
 
@@ -515,5 +388,4 @@ engine.rrelu_noise = rrelu_noise
 def install() -> None:
     for name, method in METHODS.items():
         setattr(Tensor, name, method)
-    Tensor.bernoulli, Tensor.multinomial = bernoulli, multinomial
 

@@ -14,10 +14,12 @@ from ..core.rows import Program, Result, Rows, each, once
 from ..core.rows import kept as kept_once
 from ..devices.cpu.compile import compile_kernel
 from .eager import engine, new_table
+from .formula import FormulaBack
 from .layout import reduction_walk
 from .modes import modes
+from .node import attach, kept_values
 from .reduce import MANY, lanes_of
-from .tensor import Signature, empty, signature
+from .tensor import LEAF, Signature, Tensor, empty, make, signature
 
 _plans = new_table()
 
@@ -41,12 +43,12 @@ def run(program: Program, tensors, dims: tuple[int, ...], numbers: dict):
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
-Program.run = staticmethod(run)
+Program.run = staticmethod(run)  # type: ignore[method-assign]
 
 
 @lru_cache(maxsize=4096)
 def _recorded(program: Program, dtypes, numbers, axis: int, outs: int, wide: bool):
-    """Results, stages and parameters; operand numbers count results first, the first tensor last."""
+    """Results, stages and parameters; operand numbers count results first, first tensor last."""
     compute = next((d for d in dtypes if d is not None and d.kind == "f"), dt.float32).compute
     present = [i for i, d in enumerate(dtypes) if d is not None]
     numbering = dict(zip([*present[1:], present[0]], range(outs, outs + len(present)), strict=True))
@@ -110,8 +112,8 @@ def _spread(program: Program, sig: Signature, kind: str, shape, kept, dims) -> t
             kind == kept_once) else found
     places = kept if kind == once else dims
     if sig.shape != tuple(shape[d] for d in places):
-        raise RuntimeError(f"{program.name}: a tensor of shape {tuple(sig.shape)} does not lie over "
-                           f"the dimensions {places} of {tuple(shape)}")
+        raise RuntimeError(f"{program.name}: a tensor of shape {tuple(sig.shape)} does not lie "
+                           f"over the dimensions {places} of {tuple(shape)}")
     strides = [0] * len(shape)
     for d, stride in zip(places, sig.strides, strict=True):
         strides[d] = stride
@@ -119,3 +121,68 @@ def _spread(program: Program, sig: Signature, kind: str, shape, kept, dims) -> t
 
 
 engine.recording = lambda: modes.grad
+
+
+# -- ops that are one row program forward and one back -------------------------------------------
+
+
+def row_front(op, program: Program, slopes: Program, general):
+    """The front of an op of one tensor along one dimension: a lookup, a kernel, a step.
+
+    `general` is the op's usual front; it answers whatever has not been met yet, and all that is
+    not plain: other dtypes, keywords, subclasses.
+    """
+    plans = new_table()
+    back = RowBack(op, slopes)
+    op.takes_out = True
+
+    def front(*args, out=None, **kwargs):
+        if out is not None:
+            return engine.written(op, args, kwargs, out)
+        if len(args) != 2 or kwargs or type(args[1]) is not int:
+            return general(*args, **kwargs)
+        x, dim = args
+        plan = plans.get((getattr(x, "sig", None), dim))
+        if plan is None:
+            result = general(x, dim)
+            _remember(plans, program, x, dim)
+            return result
+        sig, code, last, count, kept = plan
+        out = empty(sig)
+        code(out.ptr, x.ptr, count, last)
+        node = x.node
+        if node is not None and modes.grad:
+            attach(out, back, (x if node is LEAF else node,), (make(sig, out.mem, out.ptr), *kept))
+        return out
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+def _remember(plans: dict, program: Program, x, dim: int) -> None:
+    """Keep the plan of a plain call that has gone well."""
+    if not isinstance(x, Tensor) or x.sig.tag is not None or x.sig.device is META or (
+            x.sig.dtype not in (dt.float32, dt.float64) or not x.sig.numel):
+        return
+    dims = (sh.wrap_dim(dim, x.sig.rank),) if x.sig.rank else ()
+    results, code, last, count, _ = _plans[program, (x.sig,), dims]
+    plans[x.sig, dim] = results[0], code, last, count, (x.sig, dim, dims)
+
+
+class RowBack(FormulaBack):
+    """Goes back by a row program over the gradient and the result."""
+
+    def __init__(self, op, slopes: Program):
+        super().__init__(op)
+        self.slopes = slopes
+
+    def pull(self, node, g):
+        kept = kept_values(node)
+        if len(kept) != 4 or modes.grad:
+            return self._by_formula(node, g, kept)
+        return [run(self.slopes, (g, kept[0]), kept[3], {})]
+
+    def _by_formula(self, node, g, kept):
+        out, meta, dim, _ = kept
+        known = {"g": g, "out": self._results(node, out), "input_meta": meta, "dim": dim}
+        return [self.op.formula(*[known[name] for name in self.op.wanted])]

@@ -140,7 +140,7 @@ def write(x: Tensor, chosen: Selection, value: Tensor, combine: str | None) -> N
 
 def _writing(frame: Frame, sig: Signature, given: Signature, combine: str | None):
     if sig.dtype is dt.bool_:
-        combine = _COMBINE_BOOL.get(combine, combine)
+        combine = _COMBINE_BOOL.get(combine or "", combine)
     spread = sh.expand_strides(given.shape, given.strides, frame.loops)
     target, *indices = frame.parts(sig, True)
     value = ex.cast(ex.input(1, given.dtype.compute), sig.dtype.compute)

@@ -91,14 +91,14 @@ def _count(kind: dt.dtype, start, end, step) -> int:
 def arange_values(start, step, n: int, kind: dt.dtype) -> np.ndarray:
     if kind.kind in "iu" or _exact(start, step, n):
         first, by = int(start), int(step)
-        values = np.arange(first, first + by * n, by, np.int64)
+        values = np.arange(first, first + by * n, by, dtype=np.int64)
         return values if kind is dt.int64 else rounded_to(kind, values)
     at = np.arange(n)
     work = np.float32 if kind.itemsize == 2 else np.float64
     start, step = work(start), work(step)
     base = vector_bases(n, VECTOR_BYTES // kind.itemsize, get_num_threads())
-    first = rounded_to(kind, fused(step, base, start)).astype(work)
-    return rounded_to(kind, fused(step, at - base, first))
+    lane_starts = rounded_to(kind, fused(step, base, start)).astype(work)
+    return rounded_to(kind, fused(step, at - base, lane_starts))
 
 
 def _exact(start, step, n: int) -> bool:

@@ -9,7 +9,7 @@ from ..core import device as places
 from ..core import dtype as dt
 from ..core import printing
 from ..core import shape as sh
-from . import create, protocol
+from . import create, legacy, protocol
 from .modes import modes
 from .tensor import Size, Tensor
 
@@ -83,7 +83,7 @@ def _sig(name: str, x):
 def typename(obj) -> str:
     """The name of a tensor's type, or of any object's."""
     if isinstance(obj, Tensor):
-        return create.legacy_names[obj.sig.dtype]
+        return legacy.legacy_names[obj.sig.dtype]
     kind = obj if isinstance(obj, type) else type(obj)
     module = "" if kind.__module__ in ("builtins", None) else f"{kind.__module__}."
     return f"{module}{kind.__qualname__}"
@@ -137,9 +137,9 @@ def set_default_dtype(d) -> None:
 def set_default_tensor_type(t) -> None:
     """Choose the dtype of new floating point tensors by its legacy constructor."""
     name = t.removeprefix("torch.") if isinstance(t, str) else t.__name__
-    if name not in create.LEGACY:
+    if name not in legacy.LEGACY:
         raise TypeError(f"invalid type object: {t!r} is not a tensor type")
-    dt.set_default_float(create.LEGACY[name])
+    dt.set_default_float(legacy.LEGACY[name])
 
 
 def get_default_device() -> places.device:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import mmap
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from ..core import dtype as dt
 from ..core import formats as fm
 from ..core import shape as sh
 from ..core.device import CPU, META
-from . import create
+from . import create, legacy
 from .eager import changed
 from .storage import adopt, allocate
-from .tensor import LEAF, Tensor, base_of, make, offset_of, signature
+from .tensor import Tensor, base_of, make, offset_of, signature
 
 _wrappers: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
@@ -231,10 +231,10 @@ def _typed(storage, dtype) -> TypedStorage:
 
 
 #: legacy storages: name -> class of one dtype
-legacy_storages = {
+legacy_storages: dict[str, Any] = {
     name.replace("Tensor", "Storage"): type(name.replace("Tensor", "Storage"), (TypedStorage,),
                                             {"__module__": "torch", "dtype": dtype})
-    for name, dtype in create.LEGACY.items()}
+    for name, dtype in legacy.LEGACY.items()}
 _STORAGE_OF = {cls.dtype: cls for cls in legacy_storages.values()}
 
 
@@ -250,15 +250,15 @@ def untyped_storage(self) -> UntypedStorage:
     """The bytes under this tensor."""
     if self.sig.device is META:
         raise NotImplementedError("Cannot access the data of a meta tensor: it has none")
-    return UntypedStorage.over(self.mem, _reach(_root(self)))
+    return UntypedStorage.over(self.mem, reach(root(self)))
 
 
-def _root(x: Tensor) -> Tensor:
+def root(x: Tensor) -> Tensor:
     base = base_of(x)
     return x if base is None else base
 
 
-def _reach(x: Tensor) -> int:
+def reach(x: Tensor) -> int:
     """Bytes from the start of the storage to the end of a tensor."""
     sig = x.sig
     if not sig.numel:
@@ -301,11 +301,11 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
 
 
 def _check_room(name: str, dtype, size, stride, offset: int, room: int) -> None:
-    reach = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if 0 not in size else 0
-    if (offset + reach) * dtype.itemsize > room:
+    span = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if 0 not in size else 0
+    if (offset + span) * dtype.itemsize > room:
         raise RuntimeError(f"{name}: setStorage: sizes {list(size)}, strides {list(stride)}, "
                            f"storage offset {offset}, and itemsize {dtype.itemsize} requiring a "
-                           f"storage size of {(offset + reach) * dtype.itemsize} are out of bounds "
+                           f"storage size of {(offset + span) * dtype.itemsize} are out of bounds "
                            f"for storage of size {room}")
 
 
@@ -386,7 +386,7 @@ def is_shared_memory(mem) -> bool:
 def share_memory_(self):
     """Move the elements to memory that processes forked from this one share."""
     if not is_shared_memory(self.mem) and self.sig.device is not META:
-        length = max(_reach(self), 1)
+        length = max(reach(self), 1)
         mapping = _SharedMapping(-1, length)
         address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
         ctypes.memmove(address, self.mem.address, length)
@@ -419,88 +419,3 @@ METHODS["module_load"] = lambda self, other, assign=False: other.detach()
 def install() -> None:
     for name, method in METHODS.items():
         setattr(Tensor, name, method)
-
-
-# -- pickles and copies --------------------------------------------------------------------------
-
-
-def rebuild(kind, storage, dtype, offset, size, stride, requires_grad, state=None):
-    """What a pickled tensor is made from again; tensors of one pickle share storages."""
-    mem = storage.mem
-    x = make(signature(dtype, tuple(size), tuple(stride)), mem, mem.address + offset)
-    return _with_type(x, kind, requires_grad, state)
-
-
-def rebuild_meta(kind, dtype, size, stride, requires_grad, state=None):
-    """A pickled tensor that has no elements."""
-    return _with_type(create.raw_empty(signature(dtype, tuple(size), tuple(stride), META)), kind,
-                      requires_grad, state)
-
-
-def _with_type(x: Tensor, kind, requires_grad: bool, state):
-    out = x if kind is None else kind._make_subclass(kind, x, requires_grad)
-    if requires_grad:
-        out.node = LEAF
-    if state:
-        out.__dict__.update(state)
-    return out
-
-
-def reduce_ex(self, protocol):
-    """How a tensor is pickled."""
-    if self.node is not None and self.node is not LEAF:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be "
-                           "pickled with their place in the graph; detach() this one first")
-    sig, leaf = self.sig, self.node is LEAF
-    kind, state = None if type(self) is Tensor else type(self), own_attributes(self)
-    if sig.device is META:
-        return rebuild_meta, (kind, sig.dtype, tuple(sig.shape), sig.strides, leaf, state)
-    return rebuild, (kind, untyped_storage(self), sig.dtype, self.ptr - self.mem.address,
-                     tuple(sig.shape), sig.strides, leaf, state)
-
-
-#: what the library keeps in a tensor's dictionary
-PRIVATE = frozenset(("_hooks", "_accumulated", "_retains", "_views", "_inference"))
-
-
-def own_attributes(x: Tensor) -> dict:
-    """What the user, or a subclass, has put on a tensor."""
-    return {k: v for k, v in x.__dict__.items() if k not in PRIVATE}
-
-
-def deepcopy(self, memo):
-    """A copy of a leaf; tensors copied together share what they shared before."""
-    if self.node is not None and self.node is not LEAF:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
-                           "deepcopy protocol at the moment. If you were attempting to deepcopy a "
-                           "module, this may be because of a torch.nn.utils.weight_norm usage.")
-    if id(self) in memo:
-        return memo[id(self)]
-    sig = self.sig
-    if sig.device is META:
-        copied = make(sig, allocate(0), 0)
-    else:
-        mem = _copied_memory(self, memo)
-        copied = make(sig, mem, mem.address + self.ptr - self.mem.address)
-    if type(self) is not Tensor:
-        copied = copied.as_subclass(type(self))
-    copied.node = self.node
-    memo[id(self)] = copied
-    copied.__dict__.update(copy.deepcopy(own_attributes(self), memo))
-    if self.grad is not None:
-        copied._grad = copy.deepcopy(self.grad, memo)
-    return copied
-
-
-def _copied_memory(x: Tensor, memo: dict):
-    length = _reach(_root(x))
-    key = ("memory", id(x.mem), length)
-    if key not in memo:
-        mem = allocate(length)
-        ctypes.memmove(mem.address, x.mem.address, length)
-        memo[key] = mem
-        memo["keep", key] = x.mem
-    return memo[key]
-
-
-METHODS["__reduce_ex__"], METHODS["__deepcopy__"] = reduce_ex, deepcopy

@@ -11,7 +11,7 @@ import contextlib
 
 from ..core.device import device
 from ..core.dtype import dtype
-from . import create, protocol
+from . import create, legacy, protocol
 from .eager import PLAIN, interceptors
 from .modes import modes
 from .node import edge_of, new_node
@@ -58,9 +58,9 @@ def overloaded(args) -> list:
         if kind in _plain:
             continue
         if kind is list or kind is tuple:
-            inner = overloaded(a) if a and type(a[0]) not in (int, float) else ()
+            inner = overloaded(a) if a and type(a[0]) not in (int, float) else []
         else:
-            inner = (a,) if takes_part(kind) else ()
+            inner = [a] if takes_part(kind) else []
         for each in inner:
             _insert(found, each)
     return found
@@ -213,7 +213,7 @@ def make_subclass(cls, data: Tensor, require_grad: bool = False):
 
 def construct(cls, *args, device=None):
     """torch.Tensor(...) and subclasses called alike."""
-    x = create.legacy(None, create.dt.default_float(), args, device)
+    x = legacy.legacy(None, create.dt.default_float(), args, device)
     return x if cls is Tensor else make_subclass(cls, x)
 
 
@@ -224,7 +224,7 @@ def set_data(x: Tensor, value) -> None:
 
 
 def install(registry: dict, public: dict) -> None:
-    Tensor.__new__ = staticmethod(construct)
+    Tensor.__new__ = staticmethod(construct)  # type: ignore[method-assign]
     Tensor.as_subclass, Tensor._make_subclass = as_subclass, staticmethod(make_subclass)
     Tensor.__torch_function__ = classmethod(default_torch_function)
     Tensor.data = property(protocol._data, set_data)

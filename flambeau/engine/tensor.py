@@ -1,4 +1,4 @@
-"""The signature, interned, and the tensor: a signature over a storage, with a place in the graph."""
+"""The signature, interned, and the tensor: a signature over a storage, at a place in the graph."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ class Signature:
     shape: Size
     strides: tuple[int, ...]
     numel: int
+    nbytes: int
     rank: int
     contiguous: bool
     tag: object  # None, or whose business this tensor is: a trace, a subclass
@@ -93,12 +94,11 @@ def signature(dtype: dt.dtype, shape, strides=None, where: device = CPU, tag=Non
     if found is not None:
         return found
     actual = sh.contiguous_strides(key[1]) if strides is None else strides
-    if strides is not None:
-        # A contiguous tensor has one signature however its strides came about.
-        if actual == sh.contiguous_strides(key[1]):
-            found = signature(dtype, shape, None, where, tag)
-            _interned[key] = found
-            return found
+    # A contiguous tensor has one signature however its strides came about.
+    if strides is not None and actual == sh.contiguous_strides(key[1]):
+        found = signature(dtype, shape, None, where, tag)
+        _interned[key] = found
+        return found
     made = Signature()
     made.dtype, made.device, made.tag = dtype, where, tag
     made.shape, made.strides = Size(key[1]), actual
@@ -120,7 +120,7 @@ _kins: dict[tuple, object] = {}
 
 
 def _kin_of(sig: Signature):
-    """What a plain tensor has in common with others of its dtype, whatever their shapes; or None."""
+    """What a plain tensor has in common with others of its dtype, whatever the shapes; or None."""
     repeated = not any(sig.strides)
     if sig.device is not CPU or sig.tag is not None or sig.numel == 0 or not (
             sig.contiguous or repeated):
@@ -128,7 +128,17 @@ def _kin_of(sig: Signature):
     return _kins.setdefault((sig.dtype, sig.contiguous, sig.rank == 0), object())
 
 
-class Tensor:
+if TYPE_CHECKING:
+    class _Assembled(type):
+        """Says that methods and properties are put on the class by others."""
+
+        def __getattr__(cls, name: str) -> Any: ...
+        def __setattr__(cls, name: str, value: Any) -> None: ...
+else:
+    _Assembled = type
+
+
+class Tensor(metaclass=_Assembled):
     """A signature over a storage. Methods are assembled from the registry."""
 
     __slots__ = ("__dict__", "__weakref__", "_grad", "base", "mem", "node", "ptr", "sig", "views")
@@ -138,7 +148,7 @@ class Tensor:
     mem: Any          # the storage, which keeps the bytes alive
     node: Any         # None, LEAF, or the step of the graph that made this tensor
     base: Tensor      # of a view: the tensor it was taken from; else not set
-
+    _grad: Any        # the gradient of a leaf; else not set
     views: list       # weak references to the views taken from this tensor; else not set
 
     __module__ = "torch"
@@ -186,4 +196,4 @@ def base_of(x: Tensor) -> Tensor | None:
 
 def offset_of(x: Tensor) -> int:
     """Elements between the start of the storage and the first element."""
-    return (x.ptr - x.mem.address) // x.sig.dtype.itemsize  # type: ignore[attr-defined]
+    return (x.ptr - x.mem.address) // x.sig.dtype.itemsize

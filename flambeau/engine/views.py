@@ -128,7 +128,7 @@ def take(x: Tensor, plan) -> Tensor:
 def view_plan(op: View, sig: Signature, bound: dict):
     """(signature, how many bytes further it starts, the way back), or None where it must copy."""
     found = op.body(sig, *bound.values())
-    back = ViewBack(op, sig, bound)
+    back: ViewBack | None = ViewBack(op, sig, bound)
     if found is None:
         return None, 0, back
     shape, strides, *rest = found

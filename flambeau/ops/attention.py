@@ -60,34 +60,30 @@ def attention_weights(g, out, mask_meta, scale):
 
 
 @functools.lru_cache(maxsize=16)
-def _lower_triangle(rows: int, columns: int) -> np.ndarray:
-    return np.tril(np.ones((rows, columns), bool))
-
-
 def _causal_mask(rows: int, columns: int):
     """True where a key is not later than the query."""
-    return engine.tensor(_lower_triangle(rows, columns))
+    return engine.tensor(np.tril(np.ones((rows, columns), bool)))
 
 
-# -- public ------------------------------------------------------------------------------------------
+# -- public ----------------------------------------------------------------------------------------
 
 
 def _check(query, key, value, attn_mask, is_causal: bool) -> None:
     name = "scaled_dot_product_attention"
     if not query.dtype is key.dtype is value.dtype:
-        raise RuntimeError(f"{name}: Expected query, key, and value to have the same dtype, but got "
-                           f"query.dtype: {query.dtype}, key.dtype: {key.dtype}, and value.dtype: "
-                           f"{value.dtype} instead.")
+        raise RuntimeError(f"{name}: Expected query, key, and value to have the same dtype, but "
+                           f"got query.dtype: {query.dtype}, key.dtype: {key.dtype}, and "
+                           f"value.dtype: {value.dtype} instead.")
     if min(query.dim(), key.dim(), value.dim()) < 2:
-        raise RuntimeError(f"{name}: Expected query, key, and value to all be at least 2 dimensional, "
-                           f"but got query.dim: {query.dim()}, key.dim: {key.dim()} and value.dim: "
-                           f"{value.dim()} instead.")
+        raise RuntimeError(f"{name}: Expected query, key, and value to all be at least 2 "
+                           f"dimensional, but got query.dim: {query.dim()}, key.dim: {key.dim()} "
+                           f"and value.dim: {value.dim()} instead.")
     if attn_mask is None:
         return
     if attn_mask.dtype is not dt.bool_ and attn_mask.dtype not in (query.dtype, dt.float32):
-        raise RuntimeError(f"{name}: Expected attn_mask dtype to be bool or float or to match query "
-                           f"dtype, but got attn_mask.dtype: {attn_mask.dtype} and  query.dtype: "
-                           f"{query.dtype} instead.")
+        raise RuntimeError(f"{name}: Expected attn_mask dtype to be bool or float or to match "
+                           f"query dtype, but got attn_mask.dtype: {attn_mask.dtype} and  "
+                           f"query.dtype: {query.dtype} instead.")
     if is_causal:
         raise RuntimeError(f"{name}: Explicit attn_mask should not be set when is_causal=True")
 

@@ -40,7 +40,7 @@ def _owned(part, tensor):
 # -- batch norm ------------------------------------------------------------------------------------
 
 
-@composite(method=False, function_form=False, backward="NativeBatchNormBackward0")
+@composite(method=False, function_form=False, backward="NativeBatchNormBackward0", keeps=True)
 def normalised_by_batch(input: T, weight: T, bias: T, running_mean, running_var, momentum, eps):
     """Channels normalised by the batch; running statistics follow."""
     dims = _but_channels(input)
@@ -48,27 +48,26 @@ def normalised_by_batch(input: T, weight: T, bias: T, running_mean, running_var,
                                                  dims=dims, eps=eps, momentum=momentum)
     for have, new in zip((r for r in (running_mean, running_var) if r is not None), running,
                          strict=True):
-        engine.without_grad(have.copy_, new)
-    return out, mean, root
+        have.copy_(new)
+    return out, (input, weight, bias, eps, mean, root)
 
 
 @normalised_by_batch.gradient
-def normalised_by_batch(g, input, weight, bias, eps, out):
-    g, dims = g[0], _but_channels(input)
-    if g is None:
-        return None, None, None
+def normalised_by_batch(g, input, weight, bias, eps, mean, root):
+    dims = _but_channels(input)
     if not engine.recording():
-        slope, scale, shift = batch_slopes(input, g, weight, out[1], out[2], dims=dims)
+        slope, scale, shift = batch_slopes(input, g, weight, mean, root, dims=dims)
     else:
         slope, scale, shift = _slopes_by_ops(g, input, _per_channel(weight, input), dims, eps)
         scale, shift = (registry["sum"](s, dims) for s in (scale, shift))
     return slope, _owned(scale, weight), _owned(shift, bias)
 
 
-@composite(method=False, function_form=False, backward="NativeBatchNormBackward0")
-def normalised_by_statistics(input: T, weight: T, bias: T, mean: T, variance: T, eps):
+@composite(method=False, function_form=False, backward="NativeBatchNormBackward0", keeps=True)
+def normalised_by_statistics(input: T, weight: T, bias: T, mean, variance, eps):
     """Channels normalised by given statistics."""
-    return fixed_normalised(input, weight, bias, mean, variance, dims=_but_channels(input), eps=eps)
+    out = fixed_normalised(input, weight, bias, mean, variance, dims=_but_channels(input), eps=eps)
+    return out, (input, weight, bias, mean, variance, eps)
 
 
 @normalised_by_statistics.gradient
@@ -81,7 +80,7 @@ def normalised_by_statistics(g, input, weight, bias, mean, variance, eps):
         apart = (input - _per_channel(mean, input)) * root
         slope = g * root if weight is None else g * (root * _per_channel(weight, input))
         scale, shift = (registry["sum"](s, dims) for s in (g * apart, g))
-    return slope, _owned(scale, weight), _owned(shift, bias), None, None
+    return slope, _owned(scale, weight), _owned(shift, bias)
 
 
 def _check_channels(name: str, input, **tensors) -> None:
@@ -106,9 +105,9 @@ def _nothing(input, weight, bias):
 
 
 def _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps):
-    """The result, and the batch's own means and inverses of deviations where they were used."""
+    """Channels normalised over the batch, or by running statistics."""
     if not input.numel():
-        return _nothing(input, weight, bias), None, None
+        return _nothing(input, weight, bias)
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var,
                     weight=weight, bias=bias)
     if training:
@@ -117,13 +116,12 @@ def _normalised(input, weight, bias, running_mean, running_var, training, moment
     if running_mean is None or running_var is None:
         raise RuntimeError("batch_norm: running_mean and running_var must be defined in evaluation "
                            "mode")
-    out = normalised_by_statistics(input, weight, bias, running_mean, running_var, float(eps))
-    return out, None, None
+    return normalised_by_statistics(input, weight, bias, running_mean, running_var, float(eps))
 
 
 @composite(where="nn.functional")
-def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1,
-               eps=1e-5):
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False,
+               momentum=0.1, eps=1e-5):
     """Normalise each channel over the batch, or by running statistics."""
     if eps < 0 or (training and eps == 0):
         wanted = "positive during training" if training else "non-negative"
@@ -131,27 +129,29 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     if training:
         size = tuple(input.shape)
         if len(size) > 1 and math.prod(size[:1] + size[2:]) == 1:
-            raise ValueError(f"Expected more than 1 value per channel when training, got input size "
-                             f"{input.shape}")
-    return _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+            raise ValueError(f"Expected more than 1 value per channel when training, got input "
+                             f"size {input.shape}")
+    return _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 @composite(name="batch_norm", method=False)
 def full_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps,
                     cudnn_enabled=True):
     """Normalise each channel over the batch, or by running statistics."""
-    return _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+    return _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 @composite(method=False)
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """batch_norm, with the batch's means and inverses of deviations; empty in evaluation."""
-    out, mean, root = _normalised(input, weight, bias, running_mean, running_var, training, momentum,
-                                  eps)
-    if mean is None:
-        kind = dt.float32 if input.dtype.itemsize == 2 else input.dtype
-        mean, root = engine.empty((0,), kind), engine.empty((0,), kind)
-    return out, mean, root
+    out = _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    if training and input.numel():
+        _, mean, root, *_ = batch_normalised(input.detach(), None, None, None, None,
+                                             dims=_but_channels(input), eps=float(eps),
+                                             momentum=0.0)
+        return out, mean, root
+    kind = dt.float32 if input.dtype.itemsize == 2 else input.dtype
+    return out, engine.empty((0,), kind), engine.empty((0,), kind)
 
 
 # -- instance norm ---------------------------------------------------------------------------------
@@ -161,25 +161,29 @@ def _within(input) -> tuple[int, ...]:
     return tuple(range(2, input.dim()))
 
 
-@composite(method=False, function_form=False, backward="InstanceNormBackward0")
-def normalised_by_instance(input: T, weight: T, bias: T, eps):
-    """Each channel of each sample normalised; with means and inverses of deviations."""
-    return normalised(input, _per_channel(weight, input), _per_channel(bias, input),
-                      dims=_within(input), eps=eps)
+@composite(method=False, function_form=False, backward="InstanceNormBackward0", keeps=True)
+def normalised_by_instance(input: T, weight: T, bias: T, running_mean, running_var, momentum, eps):
+    """Each channel of each sample normalised; running statistics follow."""
+    scale, shift = (None if t is None else _per_channel(t.detach(), input) for t in (weight, bias))
+    out, mean, root = normalised(input, scale, shift, dims=_within(input), eps=eps)
+    if running_mean is not None or running_var is not None:
+        _follow_instances(running_mean, running_var, mean, root, math.prod(input.shape[2:]),
+                          momentum, eps)
+    return out, (input, weight, bias, eps, mean, root)
 
 
 @normalised_by_instance.gradient
-def normalised_by_instance(g, input, weight, bias, eps, out):
-    g, dims, own = g[0], _within(input), _per_channel(weight, input)
+def normalised_by_instance(g, input, weight, bias, eps, mean, root):
+    dims, own = _within(input), _per_channel(weight, input)
     over = _but_channels(input)
     if engine.recording():
         slope, scale, shift = _slopes_by_ops(g, input, own, dims, eps)
         scale, shift = (registry["sum"](s, over) for s in (scale, shift))
         return slope, _owned(scale, weight), _owned(shift, bias)
-    slope = normalised_slopes(input, g, own, out[1], out[2], dims=dims)
+    slope = normalised_slopes(input, g, own, mean, root, dims=dims)
     if weight is None and bias is None:
         return slope, None, None
-    scale, shift = affine_slopes(input, g, out[1], out[2], dims=over)
+    scale, shift = affine_slopes(input, g, mean, root, dims=over)
     return slope, _owned(scale, weight), _owned(shift, bias)
 
 
@@ -195,16 +199,13 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
     _check_channels("instance_norm", input, running_mean=running_mean, running_var=running_var,
                     weight=weight, bias=bias)
     if not use_input_stats:
-        return _normalised(input, weight, bias, running_mean, running_var, False, momentum, eps)[0]
+        return _normalised(input, weight, bias, running_mean, running_var, False, momentum, eps)
     places = math.prod(input.shape[2:])
     if places == 1:
         raise ValueError("Expected more than 1 spatial element when training, got input size "
                          f"{input.shape}")
-    out, mean, root = normalised_by_instance(input, weight, bias, float(eps))
-    if running_mean is not None or running_var is not None:
-        engine.without_grad(_follow_instances, running_mean, running_var, mean.detach(),
-                            root.detach(), places, momentum, eps)
-    return out
+    return normalised_by_instance(input, weight, bias, running_mean, running_var, float(momentum),
+                                  float(eps))
 
 
 def _follow_instances(running_mean, running_var, mean, root, places: int, momentum, eps) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 from ..core import dtype as dt
@@ -25,9 +26,16 @@ def _kept(target, ignored, value):
     return e.where(target == ignored, e.const(0, value.dtype), value)
 
 
+def _results(rows, loss, own, target, weight, ignored, *more):
+    """The loss, the class's weight if there are weights, and what else there is."""
+    weights = () if weight is None else (rows.once(_kept(target, ignored, own)),)
+    return (rows.once(_kept(target, ignored, loss)), *more, *weights)
+
+
 @row_program
 def entropies(rows, x: each, target: once, weight: along, *, ignored, smoothing):
-    """Of each row of logits: the loss, the log of the sum of exponentials, the class's weight."""
+    """Of each row of logits: the loss, the log of the sum of exponentials, and with weights the
+    class's own."""
     largest = rows.max(x)
     shift = e.where(e.call("abs", largest) == math.inf, e.const(0, x.dtype), largest)
     here = rows.position == target
@@ -39,8 +47,7 @@ def entropies(rows, x: each, target: once, weight: along, *, ignored, smoothing)
         apart = lse - x
         spread = rows.sum(apart if weight is None else weight * apart) / rows.count
         loss = (1 - smoothing) * loss + smoothing * spread
-    return (rows.once(_kept(target, ignored, loss)), rows.once(lse),
-            rows.once(_kept(target, ignored, own)))
+    return _results(rows, loss, own, target, weight, ignored, rows.once(lse))
 
 
 @row_program
@@ -64,11 +71,10 @@ def entropy_slopes(rows, x: each, target: once, weight: along, g: once, divisor:
 
 @row_program
 def likelihoods(rows, x: each, target: once, weight: along, *, ignored):
-    """Of each row of log-probabilities: minus that of the class, and the class's weight."""
+    """Of each row of log-probabilities: minus that of the class, and with weights its own."""
     chosen = rows.sum(e.where(rows.position == target, x, 0))
     own = _weight_of_target(rows, x, target, weight)
-    return (rows.once(_kept(target, ignored, -own * chosen)),
-            rows.once(_kept(target, ignored, own)))
+    return _results(rows, -own * chosen, own, target, weight, ignored)
 
 
 @row_program
@@ -82,10 +88,14 @@ def likelihood_slopes(rows, x: each, target: once, weight: along, g: once, divis
 
 @row_program
 def averaged(rows, losses: each, weights: each, target: each, *, ignored, classes, mean):
-    """The mean or sum of losses, the sum of weights, and how many classes do not exist."""
+    """The mean or sum of losses, and the sum of weights: NaN if there are classes that do not
+    exist."""
+    counted = e.cast(target != ignored, losses.dtype)
     wrong = (target != ignored) & ((target < 0) | (target >= classes))
-    total, weight, bad = rows.sums(losses, weights, e.cast(wrong, losses.dtype))
-    return rows.once(total / weight if mean else total), rows.once(weight), rows.once(bad)
+    total, weight, bad = rows.sums(losses, counted if weights is None else weights,
+                                   e.cast(wrong, losses.dtype))
+    checked = e.where(bad > 0, e.const(math.nan, weight.dtype), weight)
+    return rows.once(total / weight if mean else total), rows.once(checked)
 
 
 @row_program
@@ -106,22 +116,24 @@ def _all_dims(x) -> tuple[int, ...]:
     return tuple(range(x.dim()))
 
 
-def _refuse_classes(target, ignored: int, classes: int):
-    bad = next(t for t in engine.to_array(target).ravel().tolist()
-               if t != ignored and not 0 <= t < classes)
-    raise IndexError(f"Target {bad} is out of bounds: there are {classes} classes.")
+def _refuse_classes(target, ignored: int, classes: int) -> None:
+    """IndexError for the first class that does not exist, if there is one."""
+    for t in engine.to_array(target).ravel().tolist():
+        if t != ignored and not 0 <= t < classes:
+            raise IndexError(f"Target {t} is out of bounds: there are {classes} classes.")
 
 
 def _finished(losses, weights, target, ignored: int, classes: int, reduction: str):
     """The reduced loss and what a mean divides by; classes that do not exist are refused."""
+    weights = weights[0] if weights else None
     if reduction == "none":
         if not target.is_meta and misplaced(target, dims=_all_dims(target), ignored=ignored,
                                             classes=classes).item():
             _refuse_classes(target, ignored, classes)
         return losses, None
-    loss, divisor, bad = averaged(losses, weights, target, dims=_all_dims(losses), ignored=ignored,
-                                  classes=classes, mean=reduction == "mean")
-    if not target.is_meta and bad.item():
+    loss, divisor = averaged(losses, weights, target, dims=_all_dims(losses), ignored=ignored,
+                             classes=classes, mean=reduction == "mean")
+    if not target.is_meta and math.isnan(divisor.item()):
         _refuse_classes(target, ignored, classes)
     return loss, divisor if reduction == "mean" else None
 
@@ -147,25 +159,24 @@ def _scales(g, input, target, weight, divisor, ignored: int, dim: int):
     return scale, own
 
 
-# -- cross entropy -------------------------------------------------------------------------------------
+# -- cross entropy ---------------------------------------------------------------------------------
 
 
-@composite(method=False, function_form=False, backward="NllLossBackward0")
+@composite(method=False, function_form=False, backward="NllLossBackward0", keeps=True)
 def class_entropy(input: T, target, weight, ignore_index, reduction, smoothing):
-    """Cross entropy of logits with classes; with it what going back needs."""
+    """Cross entropy of logits with classes."""
     dim = _class_dim(input)
-    losses, lse, weights = entropies(input, target, weight, dims=(dim,), ignored=ignore_index,
-                                     smoothing=smoothing)
+    losses, lse, *weights = entropies(input, target, weight, dims=(dim,), ignored=ignore_index,
+                                      smoothing=smoothing)
     loss, divisor = _finished(losses, weights, target, ignore_index, input.shape[dim], reduction)
-    return (loss, lse) if divisor is None else (loss, lse, divisor)
+    return loss, (input, target, weight, ignore_index, smoothing, lse, divisor)
 
 
 @class_entropy.gradient
-def class_entropy(g, input, target, weight, ignore_index, smoothing, out):
-    g, dim = g[0], _class_dim(input)
-    divisor = out[2].detach() if len(out) == 3 else None
+def class_entropy(g, input, target, weight, ignore_index, smoothing, lse, divisor):
+    dim = _class_dim(input)
     if not engine.recording():
-        return entropy_slopes(input, target, weight, engine.cast(g, input.dtype), divisor, out[1],
+        return entropy_slopes(input, target, weight, engine.cast(g, input.dtype), divisor, lse,
                               dims=(dim,), ignored=ignore_index, smoothing=smoothing)
     scale, own = _scales(g, input, target, weight, divisor, ignore_index, dim)
     wanted = engine.cast(_chosen_places(input, target, dim), input.dtype)
@@ -177,19 +188,19 @@ def class_entropy(g, input, target, weight, ignore_index, smoothing, out):
     return scale * (likely * registry["sum"](wanted, dim, True) - wanted)
 
 
-@composite(method=False, function_form=False, backward="NllLossBackward0")
+@composite(method=False, function_form=False, backward="NllLossBackward0", keeps=True)
 def class_likelihood(input: T, target, weight, ignore_index, reduction):
-    """Minus the log-probabilities of classes; with it what going back needs."""
+    """Minus the log-probabilities of classes."""
     dim = _class_dim(input)
-    losses, weights = likelihoods(input, target, weight, dims=(dim,), ignored=ignore_index)
+    found = likelihoods(input, target, weight, dims=(dim,), ignored=ignore_index)
+    losses, *weights = found if weight is not None else (found,)
     loss, divisor = _finished(losses, weights, target, ignore_index, input.shape[dim], reduction)
-    return (loss, weights) if divisor is None else (loss, weights, divisor)
+    return loss, (input, target, weight, ignore_index, divisor)
 
 
 @class_likelihood.gradient
-def class_likelihood(g, input_meta, input, target, weight, ignore_index, out):
-    g, dim = g[0], _class_dim(input)
-    divisor = out[2].detach() if len(out) == 3 else None
+def class_likelihood(g, input, target, weight, ignore_index, divisor):
+    dim = _class_dim(input)
     if not engine.recording():
         return likelihood_slopes(input, target, weight, engine.cast(g, input.dtype), divisor,
                                  dims=(dim,), ignored=ignore_index)
@@ -198,10 +209,12 @@ def class_likelihood(g, input_meta, input, target, weight, ignore_index, out):
     return -scale * (places if own is None else places * own)
 
 
-# -- public ------------------------------------------------------------------------------------------
+# -- public ----------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=4096)
 def _check_classes(name: str, input, target, weight) -> None:
+    """Refuse signatures that do not fit together."""
     if input.dim() > 1 and target.dim() and input.shape[0] != target.shape[0]:
         raise ValueError(f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
                          f"({target.shape[0]}).")
@@ -217,8 +230,8 @@ def _check_classes(name: str, input, target, weight) -> None:
         raise RuntimeError(f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}")
     if weight is not None and (weight.dim() != 1 or weight.shape[0] != input.shape[dim]):
         raise RuntimeError(f"{name}: weight tensor should be defined either for all "
-                           f"{input.shape[dim]} classes or no classes but got weight tensor of shape: "
-                           f"{list(weight.shape)}")
+                           f"{input.shape[dim]} classes or no classes but got weight tensor of "
+                           f"shape: {list(weight.shape)}")
     if weight is not None and weight.dtype is not input.dtype:
         raise RuntimeError(f"{name}: expected scalar type {spoken(input.dtype)} but found "
                            f"{spoken(weight.dtype)}")
@@ -233,8 +246,8 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if input.dim() == 1 and target.dim() == 1 and target.shape[0] == 1:
         target = engine.reshape(target, ())
-    _check_classes("nll_loss", input, target, weight)
-    return class_likelihood(input, target, weight, ignore_index, reduction)[0]
+    _check_classes("nll_loss", input.sig, target.sig, None if weight is None else weight.sig)
+    return class_likelihood(input, target, weight, ignore_index, reduction)
 
 
 @composite(where="nn.functional")
@@ -248,9 +261,9 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     if target.shape == input.shape:
         return _against_probabilities(input, target, weight, ignore_index, reduction,
                                       label_smoothing)
-    _check_classes("cross_entropy", input, target, weight)
+    _check_classes("cross_entropy", input.sig, target.sig, None if weight is None else weight.sig)
     smoothing = float(label_smoothing) if label_smoothing else None
-    return class_entropy(input, target, weight, ignore_index, reduction, smoothing)[0]
+    return class_entropy(input, target, weight, ignore_index, reduction, smoothing)
 
 
 def _against_probabilities(input, target, weight, ignore_index: int, reduction: str, smoothing):

@@ -55,14 +55,14 @@ def _check(log_probs, targets: np.ndarray, inputs, lengths, blank: int) -> None:
     if not 0 <= blank < classes:
         raise RuntimeError(f"ctc_loss: blank must be in label range [0, {classes}), got {blank}")
     if inputs.size and (inputs.max() > steps or inputs.min() < 0):
-        raise RuntimeError(f"ctc_loss: Expected input_lengths to have values between 0 and {steps}, but "
-                           f"got {inputs.tolist()}")
+        raise RuntimeError(f"ctc_loss: Expected input_lengths to have values between 0 and "
+                           f"{steps}, but got {inputs.tolist()}")
     if lengths.size and lengths.min() < 0:
-        raise RuntimeError(f"ctc_loss: Expected target_lengths to have non-negative values, but got "
-                           f"{lengths.tolist()}")
+        raise RuntimeError(f"ctc_loss: Expected target_lengths to have non-negative values, but "
+                           f"got {lengths.tolist()}")
     if targets.ndim == 1 and targets.size != lengths.sum():
-        raise RuntimeError(f"ctc_loss: Expected targets of {lengths.sum()} labels, as target_lengths "
-                           f"say, but got {targets.size}")
+        raise RuntimeError(f"ctc_loss: Expected targets of {lengths.sum()} labels, as "
+                           f"target_lengths say, but got {targets.size}")
     if targets.ndim == 2 and lengths.size and lengths.max() > targets.shape[1]:
         raise RuntimeError(f"ctc_loss: Expected targets to have size at least {lengths.max()} at "
                            f"dimension 1, but got size {targets.shape[1]}")

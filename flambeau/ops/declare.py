@@ -28,8 +28,8 @@ from ..core.dtype import BOOL, FLOAT, INDEX, REAL, SAME, SUM
 from ..core.expr import Expr
 
 __all__ = ["BOOL", "FLOAT", "INDEX", "REAL", "SAME", "SUM", "Composite", "Indexed", "Library",
-           "Engine", "Op", "Pointwise", "Reduction", "View", "composite", "engine", "indexed", "library", "pointwise",
-           "reduction", "registry", "view"]
+           "Engine", "Op", "Pointwise", "Reduction", "View", "composite", "engine", "indexed",
+           "library", "pointwise", "reduction", "registry", "view"]
 
 #: every op by name; a name with dots says where it lives (`nn.functional.gelu`)
 registry: dict[str, Op] = {}
@@ -70,6 +70,7 @@ class Op:
     kin_plans: dict
     method_form: Any
     reflected: Any
+    takes_out = False  # whether its front takes `out=` itself
 
     def __init__(self, function: Callable, name: str | None = None, *, rule: str = SAME,
                  samples=(), method: bool | str = True, inplace: bool = False,
@@ -114,7 +115,7 @@ class Op:
 
 
 def parameters_of(function: Callable) -> tuple[list[str], list[str], dict]:
-    """Positional and keyword-only names, and defaults; what inspect says, at a tenth of its cost."""
+    """Positional and keyword-only names, and defaults: as inspect has them, at a tenth the cost."""
     code = function.__code__
     names, count = code.co_varnames, code.co_argcount
     positional = list(names[:count])
@@ -164,9 +165,8 @@ class Pointwise(Op):
         values = list(args)
         for i, value in zip(self.promoted, joined, strict=True):
             values[i] = ex.cast(value, wanted)
-        joined = tuple(values)
-        return ex.make(self, joined, tuple(sorted(attributes.items())),
-                       self.element(list(joined), attributes).dtype)
+        return ex.make(self, tuple(values), tuple(sorted(attributes.items())),
+                       self.element(values, attributes).dtype)
 
     def element(self, args: list[Expr], attributes: dict) -> Expr:
         """The body, on one element."""
@@ -205,7 +205,7 @@ class Pointwise(Op):
                   for unit in ((1, 1j) if leaves[i].dtype.kind == "c" else (1,))]
         if slopes[0] is None:
             return None
-        return _backwards(g, [ex.substitute(slope, back) for slope in slopes])
+        return _backwards(g, [ex.substitute(slope, back) for slope in slopes if slope is not None])
 
 
 def _backwards(g: Expr, slopes: list[Expr]) -> Expr:
@@ -222,9 +222,9 @@ class Reduction(Op):
     """Elements along some dimensions folded into one.
 
     The body is one step of the fold: (state, element), or with `indexed` (state, element,
-    position along the reduced dimension), and returns the new state, a position last. What follows `*` are
-    attributes: numbers given when the kernel runs. `start` is a number, a tuple of them, or a
-    function of the dtype; `merge` joins two partial states (by default the step itself);
+    position along the reduced dimension), and returns the new state, a position last. What follows
+    `*` are attributes: numbers given when the kernel runs. `start` is a number, a tuple of them, or
+    a function of the dtype; `merge` joins two partial states (by default the step itself);
     `finish` makes the result of the state and of what it names among `count`, the attributes, and
     the op of `after`. `after=other` first reduces by another op, whose result the step takes as
     its third argument. `results` names several results with their dtype rules, and `result` is a
@@ -312,9 +312,18 @@ class Library(Op):
 
 
 class Composite(Op):
-    """Other ops put together. The body is run on values: tensors, or traced tensors."""
+    """Other ops put together. The body is run on values: tensors, or traced tensors.
+
+    With `keeps` the body runs unrecorded parts, such as row programs, and returns its result and a
+    tuple of what its gradient is given after `g`.
+    """
 
     kind = "composite"
+    rows: tuple | None = None  # row programs, forward and back, where it is one of each
+
+    def __init__(self, function, name=None, *, keeps=False, **options):
+        super().__init__(function, name, **options)
+        self.keeps = keeps
 
 
 def _decorator(cls, **fixed):

@@ -108,7 +108,7 @@ def native_dropout_backward(grad_output, mask, scale):
     return grad_output * mask * scale
 
 
-# -- rrelu ------------------------------------------------------------------------------------------------
+# -- rrelu -----------------------------------------------------------------------------------------
 
 
 @composite(method=False, function_form=False, backward="RreluWithNoiseBackward0")
@@ -126,8 +126,8 @@ def random_slopes(g, noise):
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
     """input, or input times a slope below 0; the slope is random while training."""
     if lower > upper:
-        raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, got lower="
-                           f"{lower} and upper={upper}")
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound, got "
+                           f"lower={lower} and upper={upper}")
     if not training:
         return registry["nn.functional.leaky_relu"](input, negative_slope=(lower + upper) / 2)
     return random_slopes(input, engine.rrelu_noise(input, lower, upper))

@@ -70,8 +70,8 @@ def _row_number(name: str, index, weight):
         return -1
     n = weight.shape[0]
     if not -n <= index < n:
-        raise AssertionError(f"{name}: Padding_idx must be within num_embeddings, got {index} for {n} "
-                             "rows")
+        raise AssertionError(f"{name}: Padding_idx must be within num_embeddings, got {index} for "
+                             f"{n} rows")
     return index + n if index < 0 else index
 
 
@@ -153,14 +153,14 @@ def _check_bags(input, offsets, per_sample_weights, mode: str, by_freq: bool, sp
     if mode not in _MODES:
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
-        raise ValueError(f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is "
-                         f"not None, then it must have the same shape as the input "
-                         f"({tuple(input.shape)})")
+        raise ValueError(f"embedding_bag: If per_sample_weights "
+                         f"({tuple(per_sample_weights.shape)}) is not None, then it must have the "
+                         f"same shape as the input ({tuple(input.shape)})")
     if input.dim() == 2:
         if offsets is not None:
-            raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a "
-                             "mini-batch of fixed length sequences. However, found offsets of type "
-                             f"{type(offsets)}")
+            raise ValueError("if input is 2D, then offsets has to be None, as input is treated is "
+                             "a mini-batch of fixed length sequences. However, found offsets of "
+                             f"type {type(offsets)}")
         n, size = input.shape
         offsets = engine.tensor(np.arange(n) * size)
         input = _flat(input)
@@ -172,15 +172,16 @@ def _check_bags(input, offsets, per_sample_weights, mode: str, by_freq: bool, sp
         if offsets.dim() != 1:
             raise ValueError("offsets has to be a 1D Tensor")
     else:
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+        raise ValueError("input has to be 1D or 2D Tensor, but got Tensor of dimension "
+                         f"{input.dim()}")
     if mode == "max" and by_freq:
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if mode == "max" and sparse:
         raise ValueError("max mode does not support sparse weights")
     if per_sample_weights is not None and mode != "sum":
-        raise NotImplementedError("embedding_bag: per_sample_weights was not None. per_sample_weights "
-                                  f"is only supported for mode='sum' (got mode='{mode}'). Please open "
-                                  "a feature request on GitHub.")
+        raise NotImplementedError("embedding_bag: per_sample_weights was not None. "
+                                  f"per_sample_weights is only supported for mode='sum' (got "
+                                  f"mode='{mode}'). Please open a feature request on GitHub.")
     return input, offsets, per_sample_weights
 
 
@@ -208,8 +209,8 @@ def embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sp
                   per_sample_weights=None, include_last_offset=False, padding_idx=None):
     """The same, with the bag of each index, the sizes of bags, and the rows of largest elements."""
     name = next(k for k, v in _MODES.items() if v == mode)
-    out = functional_embedding_bag(indices, weight, offsets, None, 2, scale_grad_by_freq, name, sparse,
-                                   per_sample_weights, include_last_offset, padding_idx)
+    out = functional_embedding_bag(indices, weight, offsets, None, 2, scale_grad_by_freq, name,
+                                   sparse, per_sample_weights, include_last_offset, padding_idx)
     bags, n = _bag_numbers(indices.numel(), offsets, include_last_offset)
     numbers, padding = engine.to_array(indices), _row_number("embedding_bag", padding_idx, weight)
     keep = numbers != padding

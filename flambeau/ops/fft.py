@@ -125,7 +125,8 @@ def _several(name: str, x, s, dim, half: bool = False):
     dim = (dim,) if isinstance(dim, int) else dim
     if dim is not None:
         if dim and not x.dim():
-            raise IndexError(f"{name}: Dimension specified as {dim[0]} but tensor has no dimensions")
+            raise IndexError(f"{name}: Dimension specified as {dim[0]} but tensor has no "
+                             "dimensions")
         dims = tuple(sh.wrap_dim(d, x.dim(), name) for d in dim)
         if len(set(dims)) != len(dims):
             raise RuntimeError(f"{name}: FFT dims must be unique")

@@ -60,7 +60,7 @@ def _along_place(name: str, x, dim, index, src):
     if len(shape) != len(wanted):
         raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as "
                            f"{called} tensor")
-    limits = [(called, shape, d)]
+    limits: list[tuple[str, tuple, int | None]] = [(called, shape, d)]
     if hasattr(src, "shape"):
         limits.append(("src", tuple(src.shape) or (1,), None))
         if len(limits[1][1]) != len(wanted):

@@ -35,7 +35,7 @@ def _weighed(name: str, losses, weight, input, reduction: str):
     return reduced(losses, reduction)
 
 
-# -- distances ---------------------------------------------------------------------------------------
+# -- distances -------------------------------------------------------------------------------------
 
 
 @pointwise(SAME, backward="MseLossBackward0", check=accepts("mse_cpu", "f"), **_HIDDEN)
@@ -107,7 +107,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     reduction = reduction_of(reduction)
     _warn_of_sizes(input, target)
     if delta <= 0:
-        raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
+        raise RuntimeError("huber_loss does not support non-positive values for delta, "
+                           f"got {delta}.")
     losses = huber_error(input, target, delta=float(delta))
     if weight is not None:
         if weight.shape != input.shape:
@@ -117,7 +118,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     return reduced(losses, reduction)
 
 
-# -- probabilities ----------------------------------------------------------------------------------
+# -- probabilities ---------------------------------------------------------------------------------
 
 
 @pointwise(SAME, backward="BinaryCrossEntropyBackward0",
@@ -148,8 +149,9 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     """Binary cross entropy of probabilities."""
     reduction = reduction_of(reduction, size_average, reduce)
     if target.shape != input.shape:
-        raise ValueError(f"Using a target size ({target.shape}) that is different to the input size "
-                         f"({input.shape}) is deprecated. Please ensure they have the same size.")
+        raise ValueError(f"Using a target size ({target.shape}) that is different to the input "
+                         f"size ({input.shape}) is deprecated. Please ensure they have the same "
+                         "size.")
     losses = binary_entropy(input, target)
     if not input.is_meta and outside_unit(input, dims=tuple(range(input.dim()))).item():
         raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1")
@@ -214,15 +216,15 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     by_batch = reduction == "batchmean"
     reduction = "sum" if by_batch else reduction_of(reduction, size_average, reduce)
     if reduction == "mean":
-        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support "
-                      "size. 'batchmean' divides only by the batch size, and aligns with the KL math "
-                      "definition.", stacklevel=4)
+        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the "
+                      "support size. 'batchmean' divides only by the batch size, and aligns with "
+                      "the KL math definition.", stacklevel=4)
     losses = (divergence_of_logs if log_target else divergence)(input, target)
     total = reduced(losses, reduction)
     return total / input.shape[0] if by_batch and input.dim() else total
 
 
-# -- distributions --------------------------------------------------------------------------------------
+# -- distributions ---------------------------------------------------------------------------------
 
 
 @pointwise(FLOAT, **_HIDDEN)

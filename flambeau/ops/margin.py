@@ -35,8 +35,8 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
     """max(0, -target (input1 - input2) + margin)"""
     reduction = reduction_of(reduction, size_average, reduce)
     if not input1.dim() == input2.dim() == target.dim():
-        raise RuntimeError("margin_ranking_loss : All input tensors should have same dimension but got "
-                           f"sizes: input1: {input1.shape}, input2: {input2.shape}, target: "
+        raise RuntimeError("margin_ranking_loss : All input tensors should have same dimension but "
+                           f"got sizes: input1: {input1.shape}, input2: {input2.shape}, target: "
                            f"{target.shape} ")
     return reduced(_at_least_zero(-target * (input1 - input2) + float(margin)), reduction)
 
@@ -50,8 +50,8 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     if dims > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if input1.dim() != dims + 1 or input2.dim() != dims + 1:
-        raise RuntimeError(f"{dims}D target tensor expects {dims + 1}D input tensors, but found inputs "
-                           f"with sizes {list(input1.shape)} and {list(input2.shape)}.")
+        raise RuntimeError(f"{dims}D target tensor expects {dims + 1}D input tensors, but found "
+                           f"inputs with sizes {list(input1.shape)} and {list(input2.shape)}.")
     total = registry["sum"](input1 * input2, dims)
     sizes = [registry["sum"](x * x, dims) + 1e-12 for x in (input1, input2)]
     cosine = total / registry["sqrt"](sizes[0] * sizes[1])
@@ -70,13 +70,13 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     return reduced(registry["sum"](losses, input.dim() - 1) / input.shape[-1], reduction)
 
 
-# -- one class against all others ---------------------------------------------------------------------
+# -- one class against all others ------------------------------------------------------------------
 
 
 def _as_batch(name: str, input, target, target_dims: int):
     """(N, C) scores and their targets; how to undo it for the result."""
-    if input.dim() > 2 or (input.dim() == 2 and not input.shape[1]) or not input.numel() and (
-            input.dim() < 2):
+    no_classes = input.dim() == 2 and not input.shape[1]
+    if input.dim() > 2 or no_classes or (input.dim() < 2 and not input.numel()):
         raise RuntimeError(f"{name}: Expected non-empty vector or matrix with optional 0-dim batch "
                            f"size, but got: {list(input.shape)}")
     batched = input.dim() == 2
@@ -86,13 +86,13 @@ def _as_batch(name: str, input, target, target_dims: int):
         wanted = (input.numel(),) if target_dims == 2 else (1,)
         target = engine.reshape(target, (-1,)) if target.dim() == 0 else target
     if tuple(target.shape) != wanted:
-        raise RuntimeError(f"{name}: inconsistent target size {list(target.shape)} for input of size "
-                           f"{list(input.shape)}")
+        raise RuntimeError(f"{name}: inconsistent target size {list(target.shape)} for input of "
+                           f"size {list(input.shape)}")
     if batched:
         return input, target, True
     shape = (1, -1)
-    return engine.reshape(input, shape), engine.reshape(target, shape if target_dims == 2 else (1,)), (
-        False)
+    wanted = shape if target_dims == 2 else (1,)
+    return engine.reshape(input, shape), engine.reshape(target, wanted), False
 
 
 @composite(where="nn.functional")
@@ -109,8 +109,8 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     classes = scores.shape[1]
     _require_classes("multi_margin_loss", target, classes)
     if weight is not None and weight.numel() != classes:
-        raise RuntimeError(f"multi_margin_loss: inconsistent weight size, expected {classes} but got "
-                           f"{list(weight.shape)}")
+        raise RuntimeError(f"multi_margin_loss: inconsistent weight size, expected {classes} but "
+                           f"got {list(weight.shape)}")
     column = engine.reshape(target, (-1, 1))
     apart = _at_least_zero(margin - registry["gather"](scores, 1, column) + scores)
     apart = apart * apart if p == 2 else apart
@@ -158,13 +158,13 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return reduced(engine.reshape(losses, ()) if single and not batched else losses, reduction)
 
 
-# -- triplets -------------------------------------------------------------------------------------------
+# -- triplets --------------------------------------------------------------------------------------
 
 
 def _triplet(anchor, positive, negative, distance, margin, swap, reduction):
     if not anchor.dim() == positive.dim() == negative.dim():
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same "
-                           f"number of dimensions, but got: anchor {anchor.dim()}D, positive "
+        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the "
+                           f"same number of dimensions, but got: anchor {anchor.dim()}D, positive "
                            f"{positive.dim()}D, and negative {negative.dim()}D inputs")
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -179,8 +179,8 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     reduction = reduction_of(reduction, size_average, reduce)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
-    return _triplet(anchor, positive, negative, lambda x, y: pairwise_distance(x, y, p, eps), margin,
-                    swap, reduction)
+    return _triplet(anchor, positive, negative, lambda x, y: pairwise_distance(x, y, p, eps),
+                    margin, swap, reduction)
 
 
 @composite(where="nn.functional")
@@ -189,5 +189,5 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     """The triplet margin loss of any distance."""
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
-    return _triplet(anchor, positive, negative, distance_function or pairwise_distance, margin, swap,
-                    reduction_of(reduction))
+    return _triplet(anchor, positive, negative, distance_function or pairwise_distance, margin,
+                    swap, reduction_of(reduction))

@@ -10,6 +10,7 @@ from .shape import (
     expand,
     flatten,
     ints,
+    narrow,
     permute,
     reshape,
     transpose,
@@ -288,3 +289,20 @@ def channel_shuffle(x, groups):
                            f"channels and {groups} groups.")
     return reshape(transpose(unflatten(engine.contiguous(x), 1, (groups, -1)), 1, 2),
                    tuple(x.sig.shape))
+
+
+@composite(function_form=False)
+def fill_diagonal_(x, fill_value, wrap=False):
+    """Write one value along the main diagonal."""
+    shape, strides = x.sig.shape, x.sig.strides
+    if x.sig.rank < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if x.sig.rank > 2 and len(set(shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    step = sum(strides)
+    view = engine.as_strided(x, (min(shape),), (step,))
+    view.copy_(engine.full((), fill_value, x.sig.dtype))
+    if wrap and x.sig.rank == 2 and shape[0] > shape[1] + 1:
+        below = narrow(x, 0, shape[1] + 1, shape[0] - shape[1] - 1)
+        fill_diagonal_(below, fill_value, True)
+    return x

@@ -1,7 +1,8 @@
-"""Normalisation: rows less their mean, over their deviation; forward and back in a kernel or two."""
+"""Normalisation: rows less their mean, over their deviation; each way in a kernel or two."""
 
 from __future__ import annotations
 
+import functools
 import math
 
 from ..core import dtype as dt
@@ -66,6 +67,12 @@ def root_slopes(rows, x: each, g: each, weight: each, root: each):
     """The gradient of what was divided by its root mean square."""
     g = g if weight is None else g * weight
     return rows.each(root * (g - x * (root * root * (rows.sum(g * x) / rows.count))))
+
+
+@row_program
+def scale_slopes(rows, x: each, g: each, root: each):
+    """The gradient of the weight of a root mean square norm."""
+    return rows.kept(rows.sum(g * (x * root)), x.dtype)
 
 
 @row_program
@@ -136,18 +143,20 @@ def _like(part, tensor):
 
 
 def _row_dims(name: str, input, normalized_shape, weight, bias) -> tuple[int, ...]:
-    shape = tuple(normalized_shape) if not isinstance(normalized_shape, int) else (normalized_shape,)
+    single = isinstance(normalized_shape, int)
+    shape = (normalized_shape,) if single else tuple(normalized_shape)
     if not shape:
         raise RuntimeError(f"{name}: Expected normalized_shape to be at least 1-dimensional, i.e., "
-                           f"containing at least one element, but got normalized_shape = {list(shape)}")
+                           "containing at least one element, but got normalized_shape = "
+                           f"{list(shape)}")
     for what, tensor in (("weight", weight), ("bias", bias)):
         if tensor is not None and tuple(tensor.shape) != shape:
-            raise RuntimeError(f"{name}: Expected {what} to be of same shape as normalized_shape, but "
-                               f"got {what} of shape {list(tensor.shape)} and normalized_shape = "
-                               f"{list(shape)}")
+            raise RuntimeError(f"{name}: Expected {what} to be of same shape as normalized_shape, "
+                               f"but got {what} of shape {list(tensor.shape)} and normalized_shape "
+                               f"= {list(shape)}")
     if tuple(input.shape[-len(shape):]) != shape:
-        raise RuntimeError(f"{name}: Given normalized_shape={list(shape)}, expected input with shape "
-                           f"[*, {', '.join(map(str, shape))}], but got input of size"
+        raise RuntimeError(f"{name}: Given normalized_shape={list(shape)}, expected input with "
+                           f"shape [*, {', '.join(map(str, shape))}], but got input of size"
                            f"{list(input.shape)}")
     return tuple(range(input.dim() - len(shape), input.dim()))
 
@@ -157,59 +166,75 @@ def _require_floats(name: str, input, kinds: str = "f") -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(input.dtype)}'")
 
 
-@composite(method=False, backward="NativeLayerNormBackward0")
-def native_layer_norm(input: T, normalized_shape, weight: T, bias: T, eps):
-    """layer_norm, with the means and the inverses of the deviations."""
-    dims = _row_dims("layer_norm", input, normalized_shape, weight, bias)
-    _require_floats("LayerNormKernelImpl", input)
-    return normalised(input, weight, bias, dims=dims, eps=float(eps))
+@composite(method=False, function_form=False, backward="NativeLayerNormBackward0", keeps=True)
+def layer_normalised(input: T, weight: T, bias: T, dims, eps):
+    """layer_norm over the given dimensions."""
+    out, mean, root = normalised(input, weight, bias, dims=dims, eps=eps)
+    return out, (input, weight, bias, dims, eps, mean, root)
 
 
-@native_layer_norm.gradient
-def native_layer_norm(g, input, normalized_shape, weight, bias, eps, out):
-    return _layer_gradients(g[0], input, normalized_shape, weight, bias, eps, out[1], out[2])
-
-
-def _layer_gradients(g, input, normalized_shape, weight, bias, eps, mean, root):
-    dims = _row_dims("layer_norm", input, normalized_shape, weight, bias)
-    if g is None:
-        return None, None, None
+@layer_normalised.gradient
+def layer_normalised(g, input, weight, bias, dims, eps, mean, root):
     if engine.recording():
         slope, scale, shift = _slopes_by_ops(g, input, weight, dims, eps)
         return slope, _like(scale, weight), _like(shift, bias)
     slope = normalised_slopes(input, g, weight, mean, root, dims=dims)
     if weight is None and bias is None:
         return slope, None, None
-    lead = tuple(range(dims[0]))
-    scale, shift = affine_slopes(input, g, mean, root, dims=lead)
+    scale, shift = affine_slopes(input, g, mean, root, dims=tuple(range(dims[0])))
     return slope, _like(scale, weight), _like(shift, bias)
+
+
+@functools.lru_cache(maxsize=4096)
+def _layer_dims(input, normalized_shape, weight, bias) -> tuple[int, ...]:
+    """The dimensions of a layer, of signatures that fit together."""
+    dims = _row_dims("layer_norm", input, normalized_shape, weight, bias)
+    _require_floats("LayerNormKernelImpl", input)
+    return dims
+
+
+def _sig(tensor):
+    return None if tensor is None else tensor.sig
 
 
 @composite(where="nn.functional")
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     """Subtract the mean over the last dimensions, divide by the deviation, scale and shift."""
-    return native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+    shape = normalized_shape if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    dims = _layer_dims(input.sig, shape, _sig(weight), _sig(bias))
+    return layer_normalised(input, weight, bias, dims, float(eps))
 
 
-# -- rms norm -------------------------------------------------------------------------------------------
+@composite(method=False)
+def native_layer_norm(input, normalized_shape, weight, bias, eps):
+    """layer_norm, with the means and the inverses of the deviations."""
+    out = layer_norm(input, normalized_shape, weight, bias, eps)
+    dims = _row_dims("layer_norm", input, normalized_shape, weight, bias)
+    _, mean, root = normalised(input.detach(), None, None, dims=dims, eps=float(eps))
+    return out, mean, root
 
 
-@composite(method=False, function_form=False, backward="FusedRmsNormBackward0")
+# -- rms norm --------------------------------------------------------------------------------------
+
+
+@composite(method=False, function_form=False, backward="FusedRmsNormBackward0", keeps=True)
 def rms_normalised(input: T, weight: T, dims, eps):
-    """Rows over their root mean square, and one over that."""
-    return root_normalised(input, weight, dims=dims, eps=eps)
+    """Rows over their root mean square."""
+    out, root = root_normalised(input, weight, dims=dims, eps=eps)
+    return out, (input, weight, dims, eps, root)
 
 
 @rms_normalised.gradient
-def rms_normalised(g, input, weight, dims, eps, out):
-    g = g[0]
+def rms_normalised(g, input, weight, dims, eps, root):
     if engine.recording():
         root = registry["rsqrt"](_mean(input * input, dims) + eps)
         own = g if weight is None else g * weight
         slope = root * (own - input * (root * root * _mean(own * input, dims)))
         return slope, None if weight is None else _like(g * input * root, weight)
-    slope = root_slopes(input, g, weight, out[1], dims=dims)
-    return slope, None if weight is None else _like(g * input * engine.cast(out[1], g.dtype), weight)
+    slope = root_slopes(input, g, weight, root, dims=dims)
+    if weight is None:
+        return slope, None
+    return slope, _like(scale_slopes(input, g, root, dims=tuple(range(dims[0]))), weight)
 
 
 @composite(where="nn.functional")
@@ -222,10 +247,10 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         root = registry["rsqrt"](_mean(input * input, dims) + eps)
         return input * root if weight is None else input * root * weight
     _require_floats("rms_norm", input)
-    return rms_normalised(input, weight, dims, float(eps))[0]
+    return rms_normalised(input, weight, dims, float(eps))
 
 
-# -- group norm ------------------------------------------------------------------------------------------
+# -- group norm ------------------------------------------------------------------------------------
 
 
 def _grouped(x, groups: int):
@@ -237,26 +262,25 @@ def _by_channel(tensor, groups: int):
     return None if tensor is None else engine.reshape(tensor, (1, groups, -1, 1))
 
 
-@composite(method=False, function_form=False, backward="NativeGroupNormBackward0")
+@composite(method=False, function_form=False, backward="NativeGroupNormBackward0", keeps=True)
 def group_normalised(input: T, weight: T, bias: T, groups, eps):
-    """group_norm, with the means and the inverses of the deviations."""
-    out, mean, root = normalised(_grouped(input, groups), _by_channel(weight, groups),
-                                 _by_channel(bias, groups), dims=(2, 3), eps=eps)
-    return engine.reshape(out, input.shape), mean, root
+    """group_norm of tensors that fit together."""
+    x, scale, shift = (None if t is None else t.detach() for t in (input, weight, bias))
+    out, mean, root = normalised(_grouped(x, groups), _by_channel(scale, groups),
+                                 _by_channel(shift, groups), dims=(2, 3), eps=eps)
+    return engine.reshape(out, input.shape), (input, weight, bias, groups, eps, mean, root)
 
 
 @group_normalised.gradient
-def group_normalised(g, input, weight, bias, groups, eps, out):
-    if g[0] is None:
-        return None, None, None
-    g, x, scale = _grouped(g[0], groups), _grouped(input, groups), _by_channel(weight, groups)
+def group_normalised(g, input, weight, bias, groups, eps, mean, root):
+    g, x, scale = _grouped(g, groups), _grouped(input, groups), _by_channel(weight, groups)
     if engine.recording():
         slope, steep, shift = _slopes_by_ops(g, x, scale, (2, 3), eps)
     else:
-        slope = normalised_slopes(x, g, scale, out[1], out[2], dims=(2, 3))
+        slope = normalised_slopes(x, g, scale, mean, root, dims=(2, 3))
         steep = shift = None
         if weight is not None or bias is not None:
-            steep, shift = affine_slopes(x, g, out[1], out[2], dims=(0, 3))
+            steep, shift = affine_slopes(x, g, mean, root, dims=(0, 3))
     return (engine.reshape(slope, input.shape),
             _of_channels(steep, weight, x), _of_channels(shift, bias, x))
 
@@ -274,13 +298,14 @@ def _check_groups(input, num_groups: int, weight, bias) -> None:
                            f"{input.dim()}")
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
-        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, but "
-                           f"got input of shape {list(input.shape)} and num_groups={num_groups}")
+        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, "
+                           f"but got input of shape {list(input.shape)} and "
+                           f"num_groups={num_groups}")
     for what, tensor in (("weight", weight), ("bias", bias)):
         if tensor is not None and (tensor.dim() != 1 or tensor.numel() != channels):
-            raise RuntimeError(f"Expected {what} to be a vector of size equal to the number of channels "
-                               f"in input, but got {what} of shape {list(tensor.shape)} and input of "
-                               f"shape {list(input.shape)}")
+            raise RuntimeError(f"Expected {what} to be a vector of size equal to the number of "
+                               f"channels in input, but got {what} of shape {list(tensor.shape)} "
+                               f"and input of shape {list(input.shape)}")
 
 
 @composite(where="nn.functional")
@@ -291,28 +316,29 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enable
     if math.prod(input.shape[2:]) * input.shape[0] == 1 and input.shape[1] == num_groups:
         raise ValueError("Expected more than 1 value per channel when training, got input size "
                          f"{list(input.shape)}")
-    return group_normalised(input, weight, bias, num_groups, float(eps))[0]
+    return group_normalised(input, weight, bias, num_groups, float(eps))
 
 
 @composite(method=False)
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     """group_norm, with the means and the inverses of the deviations."""
     _check_groups(input, group, weight, bias)
-    out = group_normalised(input, weight, bias, group, float(eps))[0]
+    out = group_normalised(input, weight, bias, group, float(eps))
     x = engine.reshape(input, (N, group, C // group * HxW))
     mean = _mean(x, (2,))
     root = registry["rsqrt"](_mean((x - mean) * (x - mean), (2,)) + eps)
     return out, engine.reshape(mean, (N, group)), engine.reshape(root, (N, group))
 
 
-# -- local response norm -------------------------------------------------------------------------------
+# -- local response norm ---------------------------------------------------------------------------
 
 
 @composite(where="nn.functional")
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """Divide by a power of the mean square over neighbouring channels."""
     if input.dim() < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
+        raise ValueError("Expected 3D or higher dimensionality input "
+                         f"(got {input.dim()} dimensions)")
     if not input.numel():
         return input
     squares = input * input

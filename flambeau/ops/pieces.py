@@ -150,9 +150,10 @@ def _copying(op):
         try:
             found = op(*args, **kwargs)
         except IndexError as error:
-            if op is not narrow or "but got -" in str(error):
+            told = str(error)
+            if op is not narrow or not told.startswith("narrow: Dim") or "got -" in told:
                 raise
-            raise RuntimeError(str(error)) from error  # of this copy alone torch has it so
+            raise RuntimeError(told) from error  # of this copy alone torch has it so
         if isinstance(found, tuple):
             return tuple(engine.clone(f) for f in found)
         return engine.contiguous(found) if not found.sig.contiguous else engine.clone(found)

@@ -53,7 +53,8 @@ def _through_parts(by_ops, g, inputs, *settings):
     outs = by_ops(*inputs, *settings)
     pairs = [(o, gradient) for o, gradient in zip(outs, g, strict=True) if gradient is not None]
     wanted = [x for x in inputs if x is not None and x.requires_grad]
-    found = iter(engine.gradients([o for o, _ in pairs], wanted, [gradient for _, gradient in pairs]))
+    outs, gradients = [o for o, _ in pairs], [gradient for _, gradient in pairs]
+    found = iter(engine.gradients(outs, wanted, gradients))
     return tuple(next(found) if x is not None and x.requires_grad else None for x in inputs)
 
 
@@ -61,7 +62,7 @@ def _sum(a, b):
     return a if b is None else b if a is None else a + b
 
 
-# -- plain layers ------------------------------------------------------------------------------------
+# -- plain layers ----------------------------------------------------------------------------------
 
 
 @composite(method=False, function_form=False, backward="RnnBackward0")
@@ -96,7 +97,7 @@ def plain_sequence(g, x, h, weight, bias, kind, out):
     return slopes, more, *_weight_gradients(slopes, _before(out, h), weight, bias)
 
 
-# -- lstm -----------------------------------------------------------------------------------------------
+# -- lstm ------------------------------------------------------------------------------------------
 
 
 @composite(method=False, function_form=False, backward="LstmBackward0")
@@ -151,7 +152,7 @@ def lstm_sequence(g, x, h, c, weight, bias, out):
     return slopes, more_h, more_c, *_weight_gradients(slopes, before, weight, bias)
 
 
-# -- gru -------------------------------------------------------------------------------------------------
+# -- gru -------------------------------------------------------------------------------------------
 
 
 @composite(method=False, function_form=False, backward="GruBackward0")
@@ -192,7 +193,8 @@ def gru_sequence(g, x, h, weight, bias, out):
     for t in range(x.shape[0] - 1, -1, -1):
         own = _sum(registry["select"](g, 0, t), more)
         reset, update, candidate, carried, kept = gru_step_back(
-            *_gates(registry["select"](x, 0, t), 3), *_gates(registry["select"](from_states, 0, t), 3),
+            *_gates(registry["select"](x, 0, t), 3),
+            *_gates(registry["select"](from_states, 0, t), 3),
             registry["select"](before, 0, t), own, dims=())
         by_input.append(engine.cat([reset, update, candidate], 1))
         by_state.append(engine.cat([reset, update, carried], 1))

@@ -187,13 +187,13 @@ for _name in CELLS:
     _declared(_name)
 
 
-# -- single steps -------------------------------------------------------------------------------------
+# -- single steps ----------------------------------------------------------------------------------
 
 
 def _check_cell(name: str, input, hidden, w_hh) -> None:
     if input.shape[0] != hidden.shape[0]:
-        raise RuntimeError(f"{name}: Input batch size {input.shape[0]} doesn't match hidden batch size "
-                           f"{hidden.shape[0]}")
+        raise RuntimeError(f"{name}: Input batch size {input.shape[0]} doesn't match hidden batch "
+                           f"size {hidden.shape[0]}")
     if hidden.shape[-1] != w_hh.shape[1]:
         raise RuntimeError(f"{name}: hidden has inconsistent hidden_size: got {hidden.shape[-1]}, "
                            f"expected {w_hh.shape[1]}")

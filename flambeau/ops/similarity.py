@@ -12,8 +12,8 @@ from .loss import clamped_through
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """The cosine between vectors along `dim`."""
     if x1.dtype.kind in "biu" and x2.dtype.kind in "biu":
-        raise RuntimeError("cosine_similarity: expected common dtype to be floating point, yet common "
-                           f"dtype is {x1.dtype}")
+        raise RuntimeError("cosine_similarity: expected common dtype to be floating point, yet "
+                           f"common dtype is {x1.dtype}")
     shape = sh.broadcast("cosine_similarity", tuple(x1.shape), tuple(x2.shape))
     parts = []
     for x in (x1, x2):

@@ -73,6 +73,9 @@ def softmax(g, out, input_meta, dim):
     return engine.cast(part - out * sum(part, dim, keepdim=True), input_meta.dtype)
 
 
+softmax.rows = shares, shares_slopes
+
+
 @composite
 def log_softmax(input: T, dim, dtype=None):
     """x - log(sum(exp(x))) along `dim`."""
@@ -87,6 +90,9 @@ def log_softmax(g, out, input_meta, dim):
     if out.numel() and not engine.recording() and out.dtype not in _HALVES:
         return engine.cast(_rows(log_shares_slopes, g, out, dim=dim), input_meta.dtype)
     return engine.cast(g - exp(out) * sum(g, dim, keepdim=True), input_meta.dtype)
+
+
+log_softmax.rows = log_shares, log_shares_slopes
 
 
 def _implicit_dim(name: str, input, dim, stacklevel: int) -> int:

@@ -21,7 +21,8 @@ _MEMBER_OBJECT_EX, _MEMBER_LONGLONG = 16, 17
 GIL_THRESHOLD = 1 << 16
 
 _SYMBOLS = ("PyLong_AsVoidPtr", "PyLong_AsSsize_t", "PyFloat_AsDouble", "PyErr_Occurred",
-            "PyList_Append", "PyObject_Free", "PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef")
+            "PyList_Append", "PyObject_Free", "PyEval_SaveThread", "PyEval_RestoreThread",
+            "Py_IncRef", "Py_DecRef")
 
 
 class MethodDef(ctypes.Structure):
@@ -262,7 +263,7 @@ def make_storage_type(dealloc: int) -> type:
     doc = b"Bytes on a device, shared by every tensor that views them."
     slots = (_Slot * 5)(
         _Slot(_TP_DEALLOC, dealloc), _Slot(_TP_MEMBERS, ctypes.addressof(members)),
-        _Slot(_TP_NEW, new), _Slot(_TP_DOC, ctypes.cast(doc, ctypes.c_void_p).value))
+        _Slot(_TP_NEW, new), _Slot(_TP_DOC, ctypes.cast(ctypes.c_char_p(doc), ctypes.c_void_p).value))
     spec = _Spec(b"flambeau.Storage", _SIZE, 0, _TPFLAGS_DEFAULT, ctypes.addressof(slots))
     _keep_alive.extend((members, slots, spec, doc))
     from_spec = _api.PyType_FromSpec

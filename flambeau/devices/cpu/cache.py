@@ -1,6 +1,7 @@
 """Machine code on disk: keyed by content, written atomically, never trusted when damaged.
 
-An entry is a digest of its code followed by the code. A folder that is missing, full, read-only
+An entry is a digest of its key and code followed by the code, so that code is never run that was
+damaged or that belongs to another key. A folder that is missing, full, read-only
 or owned by somebody else only means that kernels are compiled again.
 """
 
@@ -36,6 +37,11 @@ def folder() -> Path | None:
     return base
 
 
+def seal(key: str, code: bytes) -> bytes:
+    """What an entry begins with."""
+    return hashlib.sha256(key.encode() + code).digest()
+
+
 class Cache:
     """Object code by key."""
 
@@ -55,7 +61,7 @@ class Cache:
         except OSError:
             return None
         code = raw[_DIGEST:]
-        return code if hashlib.sha256(code).digest() == raw[:_DIGEST] else None
+        return code if seal(key, code) == raw[:_DIGEST] else None
 
     def put(self, key: str, code: bytes) -> None:
         """Keep code under a key; a failure to write costs nothing but the next start."""
@@ -65,7 +71,7 @@ class Cache:
             handle, temporary = tempfile.mkstemp(dir=self.root, prefix=".new-")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(hashlib.sha256(code).digest() + code)
+                    file.write(seal(key, code) + code)
                 os.replace(temporary, self.root / key)
             except OSError:
                 with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ All take data (N, groups, C, *sizes), weights (groups, M, C, *kernel) and result
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -28,20 +29,24 @@ class Geometry:
         self.padding, self.dilation = tuple(padding), tuple(dilation)
         self.taps = prod(self.kernel)
 
+        #: whether every window is one element, and every element a window
+        self.pointwise = self.taps == 1 and not any(self.padding) and all(
+            s == 1 for s in self.stride)
+
     def outs(self, sizes):
         return tuple(map(sp.convolved, sizes, self.kernel, self.stride, self.padding,
                          self.dilation))
-
-    @property
-    def pointwise(self) -> bool:
-        """Whether every window is one element, and every element a window."""
-        return self.taps == 1 and not any(self.padding) and all(s == 1 for s in self.stride)
 
     def frame(self, x, outs):
         return framed(x, self.padding, needed(outs, self.kernel, self.stride, self.dilation))
 
     def seen(self, tap, outs):
         return seen(tap, outs, self.stride, self.dilation)
+
+
+@lru_cache(256)
+def geometry_of(kernel, stride, padding, dilation) -> Geometry:
+    return Geometry(kernel, stride, padding, dilation)
 
 
 def _blocks(samples: int, per_sample: int):
@@ -134,7 +139,11 @@ def convolve_weight(x, y, geometry: Geometry) -> np.ndarray:
     for block in _blocks(samples, groups * channels * geometry.taps * prod(outs) * x.itemsize):
         part = frame[block]
         columns = _columns(part, outs, geometry, part.shape[:2])
-        matrix += np.matmul(flat[block], columns.swapaxes(2, 3)).sum(0)
+        if len(part) * w.nbytes <= BLOCK:
+            matrix += np.matmul(flat[block], columns.swapaxes(2, 3)).sum(0)
+            continue
+        for one, of in zip(flat[block], columns, strict=True):
+            matrix += np.matmul(one, of.swapaxes(1, 2))
     return w
 
 
@@ -159,7 +168,7 @@ def _weights(w, groups: int):
 def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     given = input.dtype
     x, w = _wide(input, weight)
-    geometry = Geometry(w.shape[2:], stride, padding, dilation)
+    geometry = geometry_of(w.shape[2:], tuple(stride), tuple(padding), tuple(dilation))
     if transposed:
         sizes = tuple(map(sp.transposed, x.shape[2:], geometry.kernel, stride, padding, dilation,
                           output_padding))
@@ -178,16 +187,19 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 def convolution_weight(data, result, kernel_size, stride, padding, dilation, groups):
     given = data.dtype
     x, y = _wide(data, result)
-    geometry = Geometry(kernel_size, stride, padding, dilation)
+    geometry = geometry_of(tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation))
     w = convolve_weight(_grouped(x, groups), _grouped(y, groups), geometry)
     return w.reshape(-1 if w.size else y.shape[1], *w.shape[2:]).astype(given, copy=False)
 
 
 @routine
 def im2col(input, kernel_size, dilation, padding, stride):
-    geometry = Geometry(kernel_size, stride, padding, dilation)
+    geometry = geometry_of(tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation))
     outs = geometry.outs(input.shape[-2:])
-    frame = geometry.frame(input, outs)
+    if not input.size:
+        shape = (*input.shape[:-3], input.shape[-3] * geometry.taps, prod(outs))
+        return np.zeros(shape, input.dtype)
+    frame = np.ascontiguousarray(geometry.frame(input, outs))
     view = windows(frame, outs, geometry.kernel, geometry.stride, geometry.dilation)
     return view.reshape(*input.shape[:-3], input.shape[-3] * geometry.taps, prod(outs))
 
@@ -196,7 +208,7 @@ def im2col(input, kernel_size, dilation, padding, stride):
 def col2im(input, output_size, kernel_size, dilation, padding, stride):
     given = input.dtype
     (columns,) = _wide(input)
-    geometry = Geometry(kernel_size, stride, padding, dilation)
+    geometry = geometry_of(tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation))
     outs = geometry.outs(output_size)
     lead, channels = input.shape[:-2], input.shape[-2] // geometry.taps
     columns = columns.reshape(*lead, channels, *geometry.kernel, *outs)

@@ -70,7 +70,8 @@ def _backward(seen: np.ndarray, skip: np.ndarray, inputs: np.ndarray, lengths: n
 
 def _prepared(log_probs, targets, inputs, lengths, blank):
     labels, skip = _paths(targets, lengths, blank)
-    seen = np.take_along_axis(log_probs, np.broadcast_to(labels, (len(log_probs), *labels.shape)), 2)
+    at_each_step = np.broadcast_to(labels, (len(log_probs), *labels.shape))
+    seen = np.take_along_axis(log_probs, at_each_step, 2)
     return labels, skip, seen
 
 

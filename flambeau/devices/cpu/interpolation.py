@@ -229,11 +229,27 @@ def _all_along(x: np.ndarray, tables: list[Table]) -> np.ndarray:
 
 
 def _bytes_along(x: np.ndarray, tables: list[Table]) -> np.ndarray:
-    """The last dimension first, and bytes again after each, as torch does it."""
-    x = x.astype(np.float32)
+    """Images of bytes: in fixed point, the last dimension first, and bytes again after each."""
     for d in range(len(tables) - 1, -1, -1):
-        x = np.clip(np.rint(_along(x, tables[d], d - len(tables))), 0, 255)
-    return x.astype(np.uint8)
+        table, axis = tables[d], d - len(tables)
+        if table.weights is None:
+            x = x.take(table.indices[0], axis)
+            continue
+        weights, bits = _fixed_point(table.weights)
+        total = np.full((), 1 << (bits - 1), np.int32)
+        for indices, weight in zip(table.indices, weights, strict=True):
+            total = total + x.take(indices, axis) * weight.reshape(-1, *[1] * (-axis - 1))
+        x = np.clip(total >> bits, 0, 255).astype(np.uint8)
+    return x
+
+
+def _fixed_point(weights: np.ndarray) -> tuple[np.ndarray, int]:
+    """Weights as 16-bit whole numbers, and how many bits of them are behind the point."""
+    bits, largest = 0, float(weights.max(initial=0.0))
+    while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    scaled = weights * (1 << bits)
+    return np.where(scaled < 0, scaled - 0.5, scaled + 0.5).astype(np.int32), bits
 
 
 def _tables(maker, sizes, outs, mode, align_corners, scales, dtype) -> list[Table]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ def call(name: str, dtype: np.dtype, *args) -> int:
     The last argument of the routine, info, is supplied and returned.
     """
     info = ctypes.c_int(0)
-    passed, lengths = [], []
+    passed: list[Any] = []
+    lengths: list[ctypes.c_size_t] = []
     for a in args:
         if isinstance(a, str):
             passed.append(ctypes.c_char_p(a.encode()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -103,7 +104,7 @@ def _gamma_ratio(input, other, upper: bool):
         value = np.maximum(above, 0) if upper else below
         none, all_of_it = (1.0, 0.0) if upper else (0.0, 1.0)
         cases = [(x < 0) | (a < 0), a == 0, x == 0, np.isinf(a), np.isinf(x), ~plain]
-        answers = [np.nan, np.where(x > 0, all_of_it, np.nan), none,
+        answers: list[Any] = [np.nan, np.where(x > 0, all_of_it, np.nan), none,
                    np.where(np.isinf(x), np.nan, none), all_of_it, np.nan]
         return np.select(cases, answers, value)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 
 def needed(outs, kernel, stride, dilation) -> tuple[int, ...]:
@@ -62,10 +61,10 @@ def seen(tap, outs, stride, dilation):
 
 
 def windows(frame: np.ndarray, outs, kernel, stride, dilation) -> np.ndarray:
-    """(..., *kernel, *outs): a view of every window."""
+    """(..., *kernel, *outs): every window of a contiguous frame, sharing its memory."""
     n = len(outs)
     steps = frame.strides[-n:]
-    return as_strided(
-        frame, (*frame.shape[:-n], *kernel, *outs),
+    return np.ndarray(
+        (*frame.shape[:-n], *kernel, *outs), frame.dtype, frame, 0,
         (*frame.strides[:-n], *(d * s for d, s in zip(dilation, steps, strict=True)),
-         *(s * t for s, t in zip(stride, steps, strict=True))), writeable=False)
+         *(s * t for s, t in zip(stride, steps, strict=True))))

@@ -113,14 +113,11 @@ def _digits(first: int, count: int) -> int:
 
 def _sum_of_turns(products) -> tuple[Expr, Expr, Expr]:
     """Exact products, less their multiples of 4, added up: quadrant and angle in two parts."""
-    total, low = None, None
-    for product in products:
-        product = fma(expr.call("rint", product * 0.25), -4.0, product)
-        if total is None:
-            total, low = product, expr.const(0.0, product.dtype)
-        else:
-            total, lost = two_sum(total, product)
-            low = low + lost
+    total, *rest = (fma(expr.call("rint", p * 0.25), -4.0, p) for p in products)
+    low = expr.const(0.0, total.dtype)
+    for product in rest:
+        total, lost = two_sum(total, product)
+        low = low + lost
     n, quadrant = nearest(total + layout(total).whole)
     turn, low = two_sum(total - n, low)
     first, second, _ = HALF_PI[dt.float64]
@@ -144,11 +141,10 @@ def _reduce_far_double(x: Expr) -> tuple[Expr, Expr, Expr]:
     y = where(x < INF, from_bits(bits(x) - block, x), NAN)
     products: list[Expr] = []
     for i in range(6):
-        piece = None
-        for j in reversed(range(8)):
-            digits = _digits(128 * j - 53 + 53 * i, 53) * 2.0 ** (1 - 53 * i)
-            piece = (expr.const(digits, x.dtype) if piece is None
-                     else where(x < 2.0 ** (128 * j + 128), digits, piece))
+        by_block = [_digits(128 * j - 53 + 53 * i, 53) * 2.0 ** (1 - 53 * i) for j in range(8)]
+        piece = expr.const(by_block[7], x.dtype)
+        for j in reversed(range(7)):
+            piece = where(x < 2.0 ** (128 * j + 128), by_block[j], piece)
         products += two_product(y, piece)
     return _sum_of_turns(products)
 

@@ -77,8 +77,8 @@ def _check_sizes(query, key, value, embed_dim, expected, num_heads, separate):
     _require(embed_dim % num_heads == 0,
              f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
     if separate:
-        _require(key.shape[:2] == value.shape[:2], f"key's sequence and batch dims {key.shape[:2]} do "
-                 f"not match value's {value.shape[:2]}")
+        _require(key.shape[:2] == value.shape[:2], f"key's sequence and batch dims {key.shape[:2]} "
+                 f"do not match value's {value.shape[:2]}")
     else:
         _require(key.shape == value.shape,
                  f"key shape {key.shape} does not match value shape {value.shape}")
@@ -149,8 +149,8 @@ def multi_head_attention_forward(
     if use_separate_proj_weight:
         separate = (q_proj_weight, k_proj_weight, v_proj_weight)
         for name, weight in zip("qkv", separate, strict=True):
-            _require(weight is not None, f"use_separate_proj_weight is True but {name}_proj_weight is "
-                     "None")
+            _require(weight is not None, f"use_separate_proj_weight is True but {name}_proj_weight "
+                     "is None")
     else:
         _require(in_proj_weight is not None,
                  "use_separate_proj_weight is False but in_proj_weight is None")
@@ -163,8 +163,10 @@ def multi_head_attention_forward(
         v = flambeau.cat([v, bias_v.repeat(1, batch, 1)])
         attn_mask, padding = _longer(attn_mask), _longer(padding)
     q = _split_heads(q, heads, size)
-    k = _split_heads(k, heads, size) if static_k is None else _static(static_k, "static_k", heads, size)
-    v = _split_heads(v, heads, size) if static_v is None else _static(static_v, "static_v", heads, size)
+    k = (_split_heads(k, heads, size) if static_k is None
+         else _static(static_k, "static_k", heads, size))
+    v = (_split_heads(v, heads, size) if static_v is None
+         else _static(static_v, "static_v", heads, size))
     if add_zero_attn:
         zeros = flambeau.zeros((heads, 1, size), dtype=k.dtype)
         k, v = flambeau.cat([k, zeros], 1), flambeau.cat([v, zeros], 1)
@@ -194,7 +196,8 @@ def _with_padding(attn_mask, padding, batch, num_heads, source):
     if padding is None:
         return attn_mask
     _require(tuple(padding.shape) == (batch, source),
-             f"expecting key_padding_mask shape of {(batch, source)}, but got {tuple(padding.shape)}")
+             f"expecting key_padding_mask shape of {(batch, source)}, "
+             f"but got {tuple(padding.shape)}")
     padding = padding.view(batch, 1, 1, source).expand(-1, num_heads, -1, -1)
     padding = padding.reshape(batch * num_heads, 1, source)
     return padding if attn_mask is None else attn_mask + padding

@@ -48,8 +48,8 @@ def _unbatched(input, p, training, inplace):
 
 
 def _unusual(name, dims, wanted):
-    warnings.warn(f"{name}: Received a {dims}-D input to {name}, which is deprecated and will result "
-                  f"in an error in a future release. Expected {wanted}.", stacklevel=3)
+    warnings.warn(f"{name}: Received a {dims}-D input to {name}, which is deprecated and will "
+                  f"result in an error in a future release. Expected {wanted}.", stacklevel=3)
 
 
 def dropout1d(input, p=0.5, training=True, inplace=False):
@@ -57,10 +57,10 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
     _check(p)
     dims = input.dim()
     if dims not in (2, 3):
-        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {dims}D input. Note "
-                           "that dropout1d exists to provide channel-wise dropout on inputs with 1 "
-                           "spatial dimension, a channel dimension, and an optional batch dimension "
-                           "(i.e. 2D or 3D inputs).")
+        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {dims}D input. "
+                           "Note that dropout1d exists to provide channel-wise dropout on inputs "
+                           "with 1 spatial dimension, a channel dimension, and an optional batch "
+                           "dimension (i.e. 2D or 3D inputs).")
     if dims == 3:
         return _channels(input, p, training, inplace)
     return _unbatched(input, p, training, inplace)
@@ -73,9 +73,9 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
     if dims not in (3, 4):
         _unusual("dropout2d", dims, "a batched 4-D input, or dropout1d for (N, C, L)")
     elif dims == 3:
-        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D "
-                      "dropout behavior is desired - input is interpreted as shape (N, C, L), where "
-                      "C is the channel dim.", stacklevel=2)
+        warnings.warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise "
+                      "1D dropout behavior is desired - input is interpreted as shape (N, C, L), "
+                      "where C is the channel dim.", stacklevel=2)
     return _channels(input, p, training, inplace)
 
 
@@ -99,7 +99,8 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     """A sample of each distribution, softened by tau; with `hard`, one-hot on the way forward."""
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
-    noise = -flambeau.empty_like(logits, memory_format=flambeau.contiguous_format).exponential_().log()
+    drawn = flambeau.empty_like(logits, memory_format=flambeau.contiguous_format).exponential_()
+    noise = -drawn.log()
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
         return soft

@@ -20,15 +20,16 @@ def _check(input, linear_weight, linear_bias):
         raise RuntimeError("expected linear_weight with dimensionality at least 2, got "
                            f"{linear_weight.dim()}")
     if input.shape[-1] != linear_weight.shape[-1]:
-        raise RuntimeError("expected equal input and linear_weight last dimensions (in_features), got "
-                           f"{input.shape[-1]} and {linear_weight.shape[-1]}, respectively")
+        raise RuntimeError("expected equal input and linear_weight last dimensions (in_features), "
+                           f"got {input.shape[-1]} and {linear_weight.shape[-1]}, respectively")
     wanted = tuple(linear_weight.shape[:-1])
     if linear_bias is not None and tuple(linear_bias.shape) != wanted:
         raise RuntimeError(f"expected linear_bias shape {wanted}, got {tuple(linear_bias.shape)}")
     if linear_weight.dim() > 2 and input.dim() == 1:
         raise RuntimeError(f"K-dimensional loss defined by linear_weight shape "
                            f"{tuple(linear_weight.shape)} requires batched input, (N, "
-                           f"{input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}")
+                           f"{input.shape[-1]}), got unbatched input with shape "
+                           f"{tuple(input.shape)}")
 
 
 def _logits(input, linear_weight, linear_bias):
@@ -49,8 +50,8 @@ def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weig
     ignore_index = -100 if ignore_index is None else ignore_index
     if options is not None and (linear_weight.dim() > 2 or label_smoothing or probabilities
                                 or target.dtype is not flambeau.int64):
-        warnings.warn("linear_cross_entropy: ``options`` ignored: pieces need class indices of int64, "
-                      "no label smoothing and a weight of two dimensions", stacklevel=2)
+        warnings.warn("linear_cross_entropy: ``options`` ignored: pieces need class indices of "
+                      "int64, no label smoothing and a weight of two dimensions", stacklevel=2)
         options = None
     if options is None or input.dim() == 1:
         return _cross_entropy(_logits(input, linear_weight, linear_bias), target, weight,

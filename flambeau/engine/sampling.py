@@ -1,0 +1,182 @@
+"""Samples of distributions that tensors give the parameters of; what gradient there is of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core import dtype as dt
+from ..core import shape as sh
+from ..core.device import META
+from ..devices.cpu import random as streams
+from ..devices.cpu import random_rejection as rejection
+from ..devices.cpu.gamma_slope import gamma_slope
+from . import convert, create, inplace
+from .eager import engine
+from .generator import twister_of
+from .modes import modes
+from .node import edge_of, kept_values, new_node
+from .random import Erased, bernoulli_, float_dtype, new_random
+from .tensor import Tensor, empty, make, signature
+
+
+def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None) -> Tensor:
+    """A result whose gradient with respect to its sources is zero."""
+    x = convert.copied(values, dtype)
+    if out is not None:
+        return inplace.write_out(name, x, sources, out)
+    tensors = [s for s in sources if isinstance(s, Tensor)]
+    if modes.grad and dtype.kind == "f" and any(t.node is not None for t in tensors):
+        parents = tuple(edge_of(t) if t.node is not None else None for t in tensors)
+        x.node = new_node(Erased(f"{name.title()}Backward0", [t.sig for t in tensors]), parents,
+                          (), (x.sig,))
+    return x
+
+
+def on_meta(*sources) -> bool:
+    return any(isinstance(s, Tensor) and s.sig.device is META for s in sources)
+
+
+def normal(mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, layout=None,
+           device=None, pin_memory=False, requires_grad=False):
+    """Normal numbers around a mean, a number or a tensor, with a deviation, likewise."""
+    rng = twister_of(generator)
+    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
+        if size is None:
+            raise TypeError("normal() received an invalid combination of arguments: with numbers "
+                            "for mean and std, a size is needed")
+        if not std >= 0:
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+        kind = float_dtype("normal", dtype, out)
+        shape = create.sizes("normal", (size,))
+        return new_random("normal", shape, lambda n, d: streams.normal(rng, n, d, mean, std), out,
+                          kind, layout, device, pin_memory, requires_grad)
+    return _normal_around(mean, std, rng, out)
+
+
+def _normal_around(mean, std, rng, out) -> Tensor:
+    tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
+    for t in tensors:
+        if t.sig.dtype.kind not in "fc":
+            raise RuntimeError(f"normal: expects a floating point tensor, got {t.sig.dtype}")
+    if isinstance(std, Tensor) and std.sig.dtype.kind == "c":
+        raise RuntimeError("normal expects standard deviation to be non-complex")
+    kind = dt.promote(tensors[0].sig.dtype, tensors[-1].sig.dtype)
+    shape = sh.broadcast("normal", *(tuple(t.sig.shape) for t in tensors))
+    if on_meta(*tensors):
+        return empty(signature(kind, shape, None, META))
+    carrier = streams.NUMBERS[kind.name].kind
+    mean, std = (engine.to_array(v.detach()).astype(carrier) if isinstance(v, Tensor) else v
+                 for v in (mean, std))
+    values = streams.normal_around(rng, mean, std, kind.name)
+    return drawn("normal", values.reshape(shape), kind, tensors, out)
+
+
+def bernoulli(input, p=None, *, generator=None, out=None):
+    """1 with the probability that each element gives, or p, else 0."""
+    _tensor("bernoulli", input)
+    rng, kind = twister_of(generator), input.sig.dtype
+    if p is not None:
+        x = empty(create.like_signature("bernoulli", input, None, None, None))
+        return bernoulli_(x, p, generator=generator)
+    if kind.kind != "f":
+        raise NotImplementedError(f'"bernoulli_tensor_cpu_p_" not implemented for \'{kind}\'')
+    if on_meta(input):
+        return empty(input.sig)
+    values = streams.bernoulli_each(rng, engine.to_array(input.detach()), kind.name)
+    return drawn("bernoulli", values.reshape(input.sig.shape), kind, (input,), out)
+
+
+def _tensor(name: str, x) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not "
+                        f"{type(x).__name__}")
+
+
+def poisson(input, generator=None):
+    """A Poisson number for each rate."""
+    _tensor("poisson", input)
+    kind = input.sig.dtype
+    if kind.kind != "f":
+        raise NotImplementedError(f'"poisson_cpu" not implemented for \'{kind}\'')
+    if on_meta(input):
+        return empty(input.sig)
+    values = rejection.poisson(twister_of(generator), engine.to_array(input.detach()), kind.name)
+    return drawn("poisson", values.reshape(input.sig.shape), kind, (input,))
+
+
+def binomial(count, prob, generator=None):
+    """A binomial number for each count and probability."""
+    for t in (count, prob):
+        _tensor("binomial", t)
+        if t.sig.dtype.kind != "f":
+            raise ValueError(f"binomial only supports floating-point dtypes for count and prob, "
+                             f"got {t.sig.dtype}")
+    kind = count.sig.dtype
+    counts, chances = np.broadcast_arrays(engine.to_array(count.detach()),
+                                          engine.to_array(prob.detach()))
+    values = rejection.binomial(twister_of(generator), counts, chances, kind.name)
+    return drawn("binomial", values.reshape(counts.shape), kind, (count, prob))
+
+
+def multinomial(input, num_samples, replacement=False, *, generator=None, out=None):
+    """Numbers of categories, drawn by weight, for a vector or for each row of weights."""
+    _tensor("multinomial", input)
+    sig = input.sig
+    if sig.rank not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if sig.dtype.kind != "f":
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: "
+                           f"{sig.dtype}")
+    n, categories = num_samples, sig.shape[-1]
+    if n <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and n > categories:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without "
+                           "replacement")
+    shape = (n,) if sig.rank == 1 else (sig.shape[0], n)
+    if sig.device is META:
+        return empty(signature(dt.int64, shape, None, META))
+    values = rejection.multinomial(twister_of(generator), engine.to_array(input.detach()), n,
+                                   replacement, sig.dtype.name)
+    return drawn("multinomial", np.asarray(values).reshape(shape), dt.int64, (), out)
+
+
+class GammaBack:
+    """Goes back from gamma samples to their shapes: samples move so that their quantiles stay."""
+
+    def name(self) -> str:
+        return "StandardGammaBackward0"
+
+    def pull(self, node, g):
+        shapes, samples = kept_values(node)
+        return [g * standard_gamma_grad(shapes, samples)]
+
+
+def standard_gamma(input, generator=None):
+    """A gamma number of scale 1 for each shape; the gradient is that of its quantile."""
+    _tensor("_standard_gamma", input)
+    sig, kind = input.sig, input.sig.dtype
+    if kind not in (dt.float32, dt.float64):
+        raise NotImplementedError(f'"gamma" not implemented for \'{kind}\'')
+    if sig.device is META:
+        return empty(sig)
+    shapes = np.ascontiguousarray(convert.raw_array(input)).ravel()
+    wrong = np.isnan(shapes)
+    drawn_at = np.where(wrong, 1, shapes) if wrong.any() else shapes
+    values = rejection.standard_gamma(twister_of(generator), drawn_at, kind.name)
+    x = convert.copied(np.where(wrong, np.nan, values).astype(kind.numpy).reshape(sig.shape), kind)
+    if modes.grad and input.node is not None:
+        kept = (input, make(x.sig, x.mem, x.ptr))
+        x.node = new_node(GammaBack(), (edge_of(input),), kept, (x.sig,))
+    return x
+
+
+def standard_gamma_grad(input, output):
+    """How samples of the gamma distribution move with their shapes."""
+    values = gamma_slope(convert.raw_array(input.detach()), convert.raw_array(output.detach()))
+    return convert.copied(values.reshape(output.sig.shape).astype(output.sig.dtype.numpy),
+                          output.sig.dtype)
+
+
+def install() -> None:
+    Tensor.bernoulli, Tensor.multinomial = bernoulli, multinomial

@@ -1,0 +1,172 @@
+"""Changing a view changes its base, and every other view of it, and all their gradients."""
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+
+
+def difference(f, *inputs, eps=1e-6):
+    """Gradients of a scalar function by central differences."""
+    found = []
+    for k, x in enumerate(inputs):
+        g = np.zeros(x.shape)
+        for place in np.ndindex(*x.shape):
+            values = []
+            for sign in (1, -1):
+                moved = [np.array(i) for i in inputs]
+                moved[k][place] += sign * eps
+                with torch.no_grad():
+                    values.append(f(*[torch.tensor(m) for m in moved]).item())
+            g[place] = (values[0] - values[1]) / (2 * eps)
+        found.append(g)
+    return found
+
+
+def in_row(a, w):
+    b = a * 2
+    b[0].mul_(w)
+    return (b * b).sum()
+
+
+def assigned(a, w):
+    b = a * a
+    b[1] = w * 2
+    return (b * b * b).sum()
+
+
+def sibling(a, w):
+    b = a * 1
+    left, right = b[:, :2], b[:, 1:]
+    left.mul_(w[:2])
+    return (right * right).sum()
+
+
+def view_of_view(a, w):
+    b = a * 1
+    v = b[:, ::2][1]
+    v.add_(w[:2])
+    v.mul_(v.detach() * 0 + 3)
+    return (b * b).sum()
+
+
+def base_changed(a, w):
+    b = a * 1
+    v = b[1]
+    b.mul_(w)
+    return (v * v).sum()
+
+
+def transposed(a, w):
+    b = a * 1
+    b.t()[0].mul_(w[0])
+    return (b * b).sum()
+
+
+def copied(a, w):
+    b = a * 1
+    b[1:].copy_(w)
+    return (b * b * b).sum()
+
+
+def by_mask(a, w):
+    b = a * 2
+    b[torch.tensor([True, False])] = w
+    return (b * b).sum()
+
+
+def by_list(a, w):
+    b = a * 2
+    b[[1, 0], [0, 2]] = w[:2]
+    return (b * b * b).sum()
+
+
+def added_by_list(a, w):
+    b = a * 2
+    b.index_put_((torch.tensor([0, 0, 1]),), w, accumulate=True)
+    return (b * b).sum()
+
+
+def augmented(a, w):
+    b = a * 2
+    b[:, 1] += w[:2]
+    b[0, 0] *= w[2]
+    return (b * b).sum()
+
+
+def buffer(a, w):
+    rows = torch.zeros(2, 3, dtype=torch.float64)
+    seen = rows[0]
+    rows[0] = a[0] * w
+    rows[1] = a[1] + w
+    return (rows * rows).sum() + (seen * w).sum()
+
+
+def selected(a, w):
+    b = a * 1
+    b.select(1, 1).copy_(w[:2])
+    b.diagonal().mul_(w[1])
+    return (b * b).sum()
+
+
+CASES = [in_row, assigned, sibling, view_of_view, base_changed, transposed, copied, by_mask,
+         by_list, added_by_list, augmented, buffer, selected]
+
+
+@pytest.mark.parametrize("f", CASES, ids=lambda f: f.__name__)
+def test_gradients_through_changed_views(f):
+    given = (np.array([[0.5, -1.0, 2.0], [1.5, 0.3, -0.7]]), np.array([1.2, -0.4, 0.9]))
+    inputs = [torch.tensor(v, requires_grad=True) for v in given]
+    f(*inputs).backward()
+    for x, wanted in zip(inputs, difference(f, *given), strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), wanted, atol=1e-7)
+
+
+@pytest.mark.parametrize("f", CASES, ids=lambda f: f.__name__)
+def test_second_gradients_through_changed_views(f):
+    given = (np.array([[0.5, -1.0, 2.0], [1.5, 0.3, -0.7]]), np.array([1.2, -0.4, 0.9]))
+
+    def slope(*values):
+        inputs = [torch.tensor(v.detach().numpy(), requires_grad=True) for v in values]
+        with torch.enable_grad():
+            grads = torch.autograd.grad(f(*inputs), inputs)
+        return sum((g * g).sum() for g in grads)
+
+    inputs = [torch.tensor(v, requires_grad=True) for v in given]
+    grads = torch.autograd.grad(f(*inputs), inputs, create_graph=True)
+    sum((g * g).sum() for g in grads).backward()
+    for x, wanted in zip(inputs, difference(slope, *given), strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_view_shows_what_happened():
+    a = torch.ones(2, 2, requires_grad=True)
+    b = a * 1
+    v = b[0]
+    v.mul_(2)
+    assert b.grad_fn.name() == "CopySlices" and v.tolist() == [2.0, 2.0]
+    assert b.tolist() == [[2.0, 2.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("change", [lambda w: w.mul_(2), lambda w: w[0].mul_(2),
+                                    lambda w: w.__setitem__(0, 1.0)])
+def test_leaves_that_want_gradients_are_not_changed(change):
+    w = torch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf"):
+        change(w)
+    with torch.no_grad():
+        change(w)
+    assert w.is_leaf and w.requires_grad
+
+
+def test_a_kept_tensor_that_was_changed_through_a_view_is_noticed():
+    a = torch.ones(3, requires_grad=True)
+    b = a.exp()
+    b[0] = 5.0
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        b.sum().backward()
+
+
+def test_elements_that_share_a_place_are_not_written():
+    with pytest.raises(RuntimeError, match="single memory location"):
+        torch.zeros(1).expand(3).add_(1)

@@ -1,0 +1,116 @@
+"""Joining, repeating, padding, rolling: what numpy has it is compared with."""
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau.nn.functional import pad
+
+A = np.arange(12, dtype=np.float64).reshape(3, 4)
+
+#: name -> (ours, numpy's)
+SAME = {
+    "cat 0":        (lambda x: torch.cat([x, x[:1]]), lambda a: np.concatenate([a, a[:1]])),
+    "cat 1":        (lambda x: torch.cat([x, x[:, :1]], 1),
+                     lambda a: np.concatenate([a, a[:, :1]], 1)),
+    "cat strided":  (lambda x: torch.cat([x.t(), x.t()]), lambda a: np.concatenate([a.T, a.T])),
+    "stack":        (lambda x: torch.stack([x, x * 2], -1), lambda a: np.stack([a, a * 2], -1)),
+    "hstack":       (lambda x: torch.hstack([x, x]), lambda a: np.hstack([a, a])),
+    "vstack":       (lambda x: torch.vstack([x[0], x]), lambda a: np.vstack([a[0], a])),
+    "dstack":       (lambda x: torch.dstack([x, x]), lambda a: np.dstack([a, a])),
+    "column_stack": (lambda x: torch.column_stack([x[:, 0], x]),
+                     lambda a: np.column_stack([a[:, 0], a])),
+    "roll":         (lambda x: x.roll((1, -2), (0, 1)), lambda a: np.roll(a, (1, -2), (0, 1))),
+    "roll all":     (lambda x: x.roll(5), lambda a: np.roll(a, 5)),
+    "flip":         (lambda x: x.flip(0, 1), lambda a: np.flip(a, (0, 1))),
+    "rot90":        (lambda x: x.rot90(-1), lambda a: np.rot90(a, -1)),
+    "repeat":       (lambda x: x.repeat(2, 3), lambda a: np.tile(a, (2, 3))),
+    "interleave":   (lambda x: x.repeat_interleave(2, 1), lambda a: np.repeat(a, 2, 1)),
+    "interleave n": (lambda x: x.repeat_interleave(torch.tensor([0, 2, 1]), 0),
+                     lambda a: np.repeat(a, [0, 2, 1], 0)),
+    "tril":         (lambda x: x.tril(1), lambda a: np.tril(a, 1)),
+    "triu":         (lambda x: x.t().triu(-1), lambda a: np.triu(a.T, -1)),
+    "diag":         (lambda x: x[0].diag(1), lambda a: np.diag(a[0], 1)),
+    "diag of":      (lambda x: x.diag(-1), lambda a: np.diag(a, -1)),
+    "trace":        (lambda x: x.trace(), lambda a: np.trace(a)),
+    "constant":     (lambda x: pad(x, (1, 2, 0, 1), value=7),
+                     lambda a: np.pad(a, ((0, 1), (1, 2)), constant_values=7)),
+    "reflect":      (lambda x: pad(x[None], (2, 3), "reflect")[0],
+                     lambda a: np.pad(a, ((0, 0), (2, 3)), "reflect")),
+    "replicate":    (lambda x: pad(x[None, None], (1, 1, 2, 0), "replicate")[0, 0],
+                     lambda a: np.pad(a, ((2, 0), (1, 1)), "edge")),
+    "circular":     (lambda x: pad(x[None, None], (1, 2, 1, 0), "circular")[0, 0],
+                     lambda a: np.pad(a, ((1, 0), (1, 2)), "wrap")),
+    "take along":   (lambda x: x.take_along_dim(torch.tensor([[0], [3], [-1]]), 1),
+                     lambda a: np.take_along_axis(a, np.array([[0], [3], [-1]]), 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_values(name):
+    ours, theirs = SAME[name]
+    np.testing.assert_array_equal(ours(torch.tensor(A)).numpy(), theirs(A))
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_gradients_go_back_to_where_elements_came_from(name):
+    """All of these are linear, so that the gradient is what the transpose says."""
+    ours, _ = SAME[name]
+    x = torch.tensor(A, requires_grad=True)
+    y = ours(x)
+    weights = torch.arange(y.numel(), dtype=torch.float64).reshape(y.shape)
+    (y * weights).sum().backward()
+    start = ours(torch.zeros(3, 4, dtype=torch.float64))
+    wanted = np.zeros(12)
+    for k in range(12):
+        unit = torch.zeros(12, dtype=torch.float64)
+        unit[k] = 1
+        wanted[k] = ((ours(unit.reshape(3, 4)) - start) * weights).sum().item()
+    np.testing.assert_allclose(x.grad.numpy().ravel(), wanted)
+
+
+def test_joining_promotes_and_refuses():
+    assert torch.cat([torch.ones(1, dtype=torch.int64), torch.ones(1)]).dtype is torch.float32
+    assert torch.cat([torch.zeros(0), torch.ones(2, 2)]).shape == (2, 2)
+    for bad in (lambda: torch.cat([torch.ones(2, 2), torch.ones(3, 3)]),
+                lambda: torch.stack([torch.ones(2), torch.ones(3)]),
+                lambda: torch.cat([torch.tensor(1.0), torch.ones(1)])):
+        with pytest.raises(RuntimeError):
+            bad()
+    with pytest.raises(TypeError):
+        torch.cat(torch.ones(2))
+
+
+def test_grids_and_combinations():
+    a, b = torch.arange(2), torch.arange(3)
+    for indexing in ("ij", "xy"):
+        found = torch.meshgrid(a, b, indexing=indexing)
+        wanted = np.meshgrid(a.numpy(), b.numpy(), indexing=indexing)
+        for f, w in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(f.numpy(), w)
+    assert torch.cartesian_prod(a, b).tolist() == [[i, j] for i in range(2) for j in range(3)]
+    assert torch.combinations(b).tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert torch.tril_indices(3, 3).tolist() == np.stack(np.tril_indices(3)).tolist()
+    assert torch.block_diag(torch.ones(1, 2), torch.tensor(5.0)).tolist() == [[1, 1, 0], [0, 0, 5]]
+
+
+def test_pixels():
+    x = torch.arange(16.0).reshape(1, 4, 2, 2)
+    y = torch.nn.functional.pixel_shuffle(x, 2)
+    assert y[0, 0, :2, :2].flatten().tolist() == x[0, :, 0, 0].tolist()
+    assert torch.nn.functional.pixel_unshuffle(y, 2).tolist() == x.tolist()
+
+
+def test_parts_replaced_leave_the_original_alone():
+    x = torch.zeros(2, 3)
+    assert torch.select_scatter(x, torch.ones(3), 0, 1).tolist() == [[0] * 3, [1] * 3]
+    assert torch.diagonal_scatter(x, torch.ones(2)).tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert torch.slice_scatter(x, torch.ones(2, 1), 1, 2).tolist() == [[0, 0, 1]] * 2
+    assert x.tolist() == [[0.0] * 3] * 2
+
+
+def test_one_hot():
+    found = torch.nn.functional.one_hot(torch.tensor([[0, 2]]))
+    assert found.tolist() == [[[1, 0, 0], [0, 0, 1]]]
+    with pytest.raises(RuntimeError):
+        torch.nn.functional.one_hot(torch.tensor([3]), 2)
