@@ -32,7 +32,7 @@ from .engine.create import (
     zeros_like,
 )
 from .engine.dlpack import from_dlpack, to_dlpack
-from .engine.from_data import as_tensor, asarray, from_numpy, frombuffer, tensor
+from .engine.from_data import as_tensor, asarray, from_file, from_numpy, frombuffer, tensor
 from .engine.generator import (
     Generator,
     default_generator,

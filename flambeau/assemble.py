@@ -32,7 +32,7 @@ from .engine import (
 from .engine.dispatch import plug
 from .engine.eager import engine, operator_forms
 from .engine.modes import modes
-from .engine.tensor import Tensor, empty, signature
+from .engine.tensor import Tensor, empty, make, signature
 from .ops.declare import Op, Pointwise, View, registry
 
 for _found in pkgutil.iter_modules(declarations.__path__):
@@ -270,12 +270,11 @@ engine.into_out = inplace.into_out
 engine.written = lambda op, args, kwargs, out: inplace.write_out(
     op.name, without_grad(op.run, *args, **kwargs), args, out)
 engine.overwrite = inplace.overwrite
-engine.fill_form = lambda x, value: inplace.pointwise_inplace(registry["fill"], x, value)
+engine.fill_op = registry["fill"]
+engine.fill_form = lambda x, value: inplace.pointwise_inplace(engine.fill_op, x, value)
 engine.item = convert.item
 engine.resize = inplace.resized
 engine.copy_into = inplace.copy_into
-engine.overwrite = inplace.overwrite
-engine.fill_form = lambda x, value: inplace.pointwise_inplace(registry["fill"], x, value)
 engine.add = registry["add"].run
 engine.divide = registry["true_divide"].run
 for _name in ("diagonal", "floor_divide", "narrow", "real", "remainder", "select",
@@ -310,6 +309,11 @@ def accumulate_into(have: Tensor, g: Tensor) -> None:
     have.mem.version += 1
 
 
+def repeated(g: Tensor, meta) -> Tensor:
+    """One element seen everywhere in a shape, unrecorded."""
+    return make(signature(g.sig.dtype, meta.shape, (0,) * meta.rank, meta.device), g.mem, g.ptr)
+
+
 def copy_like(g: Tensor, sig) -> Tensor:
     """A copy laid out as a signature says."""
     out = empty(convert.dense_signature(sig))
@@ -340,6 +344,7 @@ engine.constant = constant
 engine.fill = fill
 engine.accumulate_into = accumulate_into
 engine.copy_like = copy_like
+engine.repeated = repeated
 engine.zeros_of = zeros_of
 engine.full = full
 engine.empty = lambda shape, dtype=None, where=None: empty(

@@ -1,6 +1,7 @@
 """The __torch_function__ protocol for those who write subclasses and duck-typed tensors."""
 
 import functools
+from typing import Any
 
 import flambeau
 from flambeau import Tensor
@@ -11,7 +12,7 @@ __all__ = ["disabled_torch_function", "get_default_nowrap_functions", "get_overr
            "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property",
            "resolve_name", "wrap_torch_function"]
 
-disabled_torch_function = _protocol.disabled_torch_function
+disabled_torch_function: Any = _protocol.disabled_torch_function
 
 
 def has_torch_function(relevant_args):

@@ -105,7 +105,7 @@ def test_only_ignored_targets_have_no_mean():
     assert F.cross_entropy(x, target, reduction="sum").item() == 0
 
 
-# -- other losses -----------------------------------------------------------------------------------
+# -- other losses ----------------------------------------------------------------------------------
 
 
 ELEMENTWISE = {
@@ -271,7 +271,7 @@ def test_dropout_in_place_and_at_its_ends():
         F.dropout(x, 1.5)
 
 
-# -- embeddings ---------------------------------------------------------------------------------------
+# -- embeddings ------------------------------------------------------------------------------------
 
 
 def test_embedding_gradients_add_up():
@@ -300,7 +300,8 @@ def test_embedding_shrinks_long_rows():
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags(mode):
     table, index, offsets = numbers(6, 2), np.array([1, 2, 5, 0, 3]), [0, 2, 2, 4]
-    got = F.embedding_bag(torch.tensor(index), torch.tensor(table), torch.tensor(offsets), mode=mode)
+    got = F.embedding_bag(torch.tensor(index), torch.tensor(table), torch.tensor(offsets),
+                          mode=mode)
     fold = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode]
     bags = [table[index[a:b]] for a, b in zip(offsets, [*offsets[1:], 5], strict=True)]
     wanted = [fold(bag, 0) if len(bag) else np.zeros(2) for bag in bags]
@@ -345,7 +346,7 @@ def test_a_query_that_sees_nothing_gets_nothing():
     assert torch.isfinite(x.grad).all()
 
 
-# -- recurrence --------------------------------------------------------------------------------------
+# -- recurrence ------------------------------------------------------------------------------------
 
 
 def sigmoid(x):

@@ -73,7 +73,7 @@ class Kernel:
     reduced: int
     lanes: str  # which innermost loop is cut into vectors: "kept", "reduced" or "none"
     stages: tuple[tuple[str, Any], ...]  # ("fold", a Fold), or another kind and its stores
-    dense: bool = False  # one kept loop, steps 0 or 1: called with a count, not with a layout
+    dense: bool = False  # one loop, steps 0 or 1: called with a count, not with a layout
     indirect: tuple[int, ...] = ()  # for each operand, how many strides of its own it brings
 
     def __str__(self) -> str:
@@ -140,10 +140,10 @@ def verify(kernel: Kernel) -> None:
             if payload.running and kernel.lanes == "reduced":
                 raise ValueError("a scan has no lanes along the loop it runs in")
             continue
-        for store in payload:  # type: ignore[attr-defined]
+        for store in payload:
             if not kernel.operands[store.operand].written:
                 raise ValueError(f"operand {store.operand} is stored to but declared as read")
             if max(ex.leaves(store.value, "fold"), default=-1) >= states:
                 raise ValueError(f"out{store.operand} uses a fold that has not run yet")
-    if kernel.dense and (kernel.kept, kernel.reduced) != (1, 0):
-        raise ValueError("a dense kernel has one kept loop")
+    if kernel.dense and (kernel.kept, kernel.reduced) not in ((1, 0), (1, 1)):
+        raise ValueError("a dense kernel has one kept loop, or one place and a reduced loop")

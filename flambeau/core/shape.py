@@ -21,7 +21,7 @@ def is_contiguous(shape: Ints, strides: Ints) -> bool:
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size != 1:
-            if stride != step and prod(shape):
+            if stride != step and 0 not in shape:
                 return False
             step *= size
     return True

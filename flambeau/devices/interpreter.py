@@ -73,6 +73,10 @@ class _Run:
 
     def _read_layout(self) -> None:
         kernel = self.kernel
+        if kernel.dense and kernel.reduced:
+            self.sizes = (1, self.last)
+            self.strides = [(0, 0 if o.written else o.dtype.itemsize) for o in kernel.operands]
+            return
         if kernel.dense:
             self.sizes = (self.last,)
             self.strides = [(o.dtype.itemsize if o.step == "1" else 0,) for o in kernel.operands]

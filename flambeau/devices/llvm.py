@@ -177,6 +177,12 @@ class Lowering:
         """Sizes and strides: constants of a dense kernel, else read from the layout array."""
         kernel, w = self.kernel, self.w
         loops = kernel.kept + kernel.reduced
+        if kernel.dense and kernel.reduced:  # one place, and all elements folded into it
+            self.sizes = ["1", "%last"]
+            self.strides = [["0", "0" if o.written else str(o.dtype.itemsize)]
+                            for o in kernel.operands]
+            self.own = [[] for _ in kernel.operands]
+            return
         if kernel.dense:
             self.sizes = ["%last"]
             self.strides = [[str(o.dtype.itemsize if o.step == "1" else 0)]

@@ -280,9 +280,10 @@ def _outer_shape(data) -> tuple[int, ...]:
 
 
 #: dtype -> what reads elements of it at an address
-_READERS = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double, dt.int64: ctypes.c_int64,
-            dt.int32: ctypes.c_int32, dt.int16: ctypes.c_int16, dt.int8: ctypes.c_int8,
-            dt.uint8: ctypes.c_uint8, dt.bool_: ctypes.c_bool}
+_READERS: dict[dt.dtype, Any] = {
+    dt.float32: ctypes.c_float, dt.float64: ctypes.c_double, dt.int64: ctypes.c_int64,
+    dt.int32: ctypes.c_int32, dt.int16: ctypes.c_int16, dt.int8: ctypes.c_int8,
+    dt.uint8: ctypes.c_uint8, dt.bool_: ctypes.c_bool}
 
 
 def item(x: Tensor):

@@ -145,7 +145,7 @@ def _plain(name: str, value):
         if out is not None:
             return _into(name, out, sig, value, dtype)
         if strides is None and sig.device is CPU and size:
-            _remember(size, sig, device)
+            remember(size, sig, device)
         x = raw_empty(sig) if value is None else filled(raw_empty(sig), value)
         return finish(name, x, layout, pin_memory, requires_grad)
 
@@ -153,6 +153,16 @@ def _plain(name: str, value):
     create.__doc__ = f"A tensor of {name}, of the given size." if value is not None else (
         "A tensor whose elements are not set.")
     return create
+
+
+def met_before(size: tuple, dtype, device):
+    """The signature of sizes met before, if the call has no other options; else None."""
+    try:
+        sig = _known[size, dtype or dt._Default.value, device]
+    except (KeyError, TypeError):
+        return None
+    plain = _all_ints(size) and not modes.inference and places._Default.value is CPU
+    return sig if plain else None
 
 
 def _all_ints(size: tuple) -> bool:
@@ -174,7 +184,8 @@ def _into(name: str, out: Tensor, sig, value, dtype) -> Tensor:
     return out
 
 
-def _remember(size: tuple, sig, device) -> None:
+def remember(size: tuple, sig, device) -> None:
+    """Note the signature that sizes without other options mean."""
     if len(_known) > 10_000:
         _known.clear()
     with contextlib.suppress(TypeError):  # a list of sizes cannot be looked up
@@ -248,7 +259,7 @@ def full(size, fill_value, *, out=None, dtype=None, layout=None, device=None, pi
     check_fits(value, kind)
     sig = signature(kind, sizes("full", (size,)), None, where)
     if out is None and where is CPU and type(size) in (tuple, Size):
-        _remember((size,), sig, device)
+        remember((size,), sig, device)
     x = filled(raw_empty(sig), value)
     if out is not None:
         return place_in("full", out, x, dtype)

@@ -179,7 +179,8 @@ def composite_front(op: Composite):
             value = bound[name]
             if type(value) is list or type(value) is tuple:
                 outside[name] = [_outside(v) for v in value]
-                wanted = wanted or any([isinstance(v, Tensor) and v.node is not None for v in value])
+                wanted = wanted or any([isinstance(v, Tensor) and v.node is not None
+                                        for v in value])
             elif isinstance(value, Tensor) and value.node is not None:
                 outside[name] = make(value.sig, value.mem, value.ptr)
                 wanted = True
@@ -191,7 +192,10 @@ def composite_front(op: Composite):
         record(op, bound, outs)
         return outs
 
-    return front_with_formula if op.rows is None else row_front(op, *op.rows, front_with_formula)
+    if op.rows is None:
+        return front_with_formula
+    program, slopes = op.rows
+    return row_front(op, program, slopes, front_with_formula)
 
 
 def _outside(value):

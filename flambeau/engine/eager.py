@@ -9,9 +9,10 @@ does not know: a new shape, keywords, `out=`, a subclass, a trace, an error.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from ..core import dtype as dt
-from ..ops.declare import Op, Pointwise, engine
+from ..ops.declare import Pointwise, engine
 from . import pointwise as pw
 from .modes import modes
 from .node import attach, edge_of, fronts
@@ -380,7 +381,7 @@ interceptors: list = []
 PLAIN: set[type] = {Tensor, int, float, bool, complex, str, type(None), dt.dtype}
 
 
-def intercepted(op: Op, args, kwargs):
+def intercepted(op: Any, args, kwargs):
     """A 1-tuple with the result if somebody else answers this call, else None."""
     if not kwargs and PLAIN.issuperset(map(type, args)):
         return None

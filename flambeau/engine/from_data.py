@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 import numpy as np
@@ -138,3 +139,20 @@ def frombuffer(buffer, *, dtype=None, count=-1, offset=0, requires_grad=False):
     address = array.__array_interface__["data"][0]
     x = make(signature(kind, (count,)), adopt(address, length, array), address + offset)
     return finish("frombuffer", x, None, False, requires_grad)
+
+
+def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None,
+              pin_memory=False):
+    """A 1-d tensor over a file; shared, changes go to the file, which is made if need be."""
+    kind = dt.default_float() if dtype is None else as_dtype("from_file", dtype)
+    if resolve(device) is not CPU:
+        raise RuntimeError("from_file: a file can be mapped to the CPU's memory only")
+    if not size:
+        return raw_empty(signature(kind, (0,)))
+    if shared and not os.path.exists(filename):
+        mode = "w+"
+    else:
+        mode = "r+" if shared else "c"
+    array = np.memmap(filename, np.uint8, mode, shape=(size * kind.itemsize,))
+    address = array.__array_interface__["data"][0]
+    return make(signature(kind, (size,)), adopt(address, array.nbytes, array))

@@ -52,7 +52,8 @@ class IndexedPlan:
         at = tuple(ex.index(d) for d in range(len(shape)))
         self.value = op.body(Reader(sig, self.numbers), at,
                              *[_lifted(v, self.numbers) for v in bound.values()])
-        self.forward = self.backward = None
+        self.forward: Program | None = None
+        self.backward: Program | None = None
 
     def _stepping(self, coordinates) -> dict[int, int]:
         """Dimension of x -> loop, for those the loops step through as they are."""
@@ -107,8 +108,10 @@ class IndexedPlan:
         return zeros
 
 
-def _weighted(g: ex.Expr, slope: ex.Expr) -> ex.Expr:
+def _weighted(g: ex.Expr, slope: ex.Expr | None) -> ex.Expr:
     """g times a slope, where a slope of 0 outweighs what is not finite."""
+    if slope is None:
+        return ex.const(0, g.dtype)
     if slope.head == "select":
         return ex.where(slope.args[0], _weighted(g, slope.args[1]), _weighted(g, slope.args[2]))
     return slope if ex.is_const(slope, 0) else g * slope

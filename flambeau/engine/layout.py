@@ -25,6 +25,12 @@ class Walk:
         self.address = self.words.buffer_info()[0] + 8
 
     @property
+    def whole(self) -> bool:
+        """Whether all elements of a contiguous operand, the last, are folded into one place."""
+        return (self.sizes[:-1] == (1,) and self.reduced == 1 and self.strides[-1] == (0, 1)
+                and not any(map(any, self.strides[:-1])))
+
+    @property
     def last(self) -> int:
         """The kernel's last argument: a count, or where the layout is."""
         return self.sizes[0] if self.dense else self.address

@@ -193,6 +193,31 @@ define internal void @attach_step(ptr %out, ptr %back, ptr %sigs, ptr %parents, 
   ret void
 }}
 
+; a tuple like another, with one item replaced; a new reference
+define internal ptr @kept_like(ptr %model, i64 %where, ptr %item) {{
+{_at("%n", "%model", 16, "i64")}
+  %out = call ptr @PyTuple_New(i64 %n)
+  %from = getelementptr i8, ptr %model, i64 {_TUPLE}
+  %to = getelementptr i8, ptr %out, i64 {_TUPLE}
+  br label %head
+head:
+  %i = phi i64 [ 0, %0 ], [ %i.next, %body ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %done
+body:
+  %fp = getelementptr ptr, ptr %from, i64 %i
+  %old = load ptr, ptr %fp
+  %this = icmp eq i64 %i, %where
+  %value = select i1 %this, ptr %item, ptr %old
+  call void @Py_IncRef(ptr %value)
+  %tp = getelementptr ptr, ptr %to, i64 %i
+  store ptr %value, ptr %tp
+  %i.next = add i64 %i, 1
+  br label %head
+done:
+  ret ptr %out
+}}
+
 define internal ptr @one_parent(ptr %x, ptr %node) {{
   %parents = call ptr @PyTuple_New(i64 1)
   %edge = call ptr @edge(ptr %x, ptr %node)
@@ -785,8 +810,9 @@ slow:
 """
 
 
-def _reduce(t: dict) -> str:
-    """A reduction of one result: found by (signature, dim, keepdim, None)."""
+def _reduce(t: dict, g: dict) -> str:
+    """A reduction of one result: found by (signature, dim, keepdim, None), or for a whole tensor by
+    what it has in common with those of other shapes."""
     return f"""
 define internal ptr @reduce(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) noinline {{
   %plain = icmp eq ptr %names, null
@@ -801,7 +827,18 @@ lookup:
   %none = load ptr, ptr @g_none
   %false = load ptr, ptr @g_false
   %some = icmp sgt i64 %n, 0
-  br i1 %some, label %first, label %all
+  br i1 %some, label %first, label %whole
+whole:
+{_at("%kins", "%ctx", 24)}{_at("%kin", "%sig", g["kin"])}
+  %kplan = call ptr @PyDict_GetItem(ptr %kins, ptr %kin)
+  %served = icmp ne ptr %kplan, null
+  br i1 %served, label %sized, label %all
+sized:
+{_at("%kpacked", "%kplan", _TUPLE + 8 * 5)}{_at("%kwords", "%kpacked", _WORDS)}
+{_at("%most", "%kwords", 40, "i64")}{_at("%numel", "%sig", g["numel"])}
+  %size = call i64 @PyLong_AsSsize_t(ptr %numel)
+  %fits = icmp sle i64 %size, %most
+  br i1 %fits, label %packed_, label %all
 first:
   %dim_ = load ptr, ptr %args
   %two = icmp sgt i64 %n, 1
@@ -811,8 +848,8 @@ second:
   %keep_ = load ptr, ptr %keepp
   br label %all
 all:
-  %dim = phi ptr [ %none, %lookup ], [ %dim_, %first ], [ %dim_, %second ]
-  %keepdim = phi ptr [ %false, %lookup ], [ %false, %first ], [ %keep_, %second ]
+  %dim = phi ptr [ %none, %whole ], [ %none, %sized ], [ %dim_, %first ], [ %dim_, %second ]
+  %keepdim = phi ptr [ %false, %whole ], [ %false, %sized ], [ %false, %first ], [ %keep_, %second ]
   %key = call ptr @PyTuple_New(i64 4)
   call void @Py_IncRef(ptr %sig)
   call void @Py_IncRef(ptr %dim)
@@ -821,11 +858,14 @@ all:
 {_put("%key", _TUPLE, "%sig", "k0")}{_put("%key", _TUPLE + 8, "%dim", "k1")}
 {_put("%key", _TUPLE + 16, "%keepdim", "k2")}{_put("%key", _TUPLE + 24, "%none", "k3")}
   %plans = load ptr, ptr %ctx
-  %plan = call ptr @PyDict_GetItem(ptr %plans, ptr %key)
+  %plan_ = call ptr @PyDict_GetItem(ptr %plans, ptr %key)
   call void @Py_DecRef(ptr %key)
-  %known = icmp ne ptr %plan, null
+  %known = icmp ne ptr %plan_, null
   br i1 %known, label %packed_, label %slow
 packed_:
+  %plan = phi ptr [ %kplan, %sized ], [ %plan_, %all ]
+  %many = phi i1 [ true, %sized ], [ false, %all ]
+  %whole_count = phi i64 [ %size, %sized ], [ 0, %all ]
 {_at("%packed", "%plan", _TUPLE + 8 * 5)}
   %unready = icmp eq ptr %packed, %none
   br i1 %unready, label %slow, label %graph
@@ -854,11 +894,14 @@ run:
   %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
 {_at("%xbox", "%x", t["ptr"])}
   %xraw = call ptr @PyLong_AsVoidPtr(ptr %xbox)
-{_at("%kernel", "%words", 0)}{_at("%last", "%words", 8, "i64")}{_at("%kind", "%words", 16, "i64")}
+{_at("%kernel", "%words", 0)}{_at("%plast", "%words", 8, "i64")}{_at("%kind", "%words", 16, "i64")}
+  %last = select i1 %many, i64 %whole_count, i64 %plast
   %counted = icmp eq i64 %kind, 1
   br i1 %counted, label %with_count, label %without
 with_count:
-{_at("%count", "%words", 32, "double")}
+{_at("%pcount", "%words", 32, "double")}
+  %wcount = sitofp i64 %whole_count to double
+  %count = select i1 %many, double %wcount, double %pcount
   call void %kernel(ptr %raw, ptr %xraw, double %count, i64 %last)
   br label %ran
 without:
@@ -871,10 +914,10 @@ step:
   br i1 %flows, label %attach, label %done
 attach:
   %parents = call ptr @one_parent(ptr %x, ptr %node)
-{_at("%back", "%plan", _TUPLE + 8 * 8)}{_at("%kept", "%plan", _TUPLE + 8 * 9)}
-{_at("%versions", "%plan", _TUPLE + 8 * 10)}
+{_at("%back", "%plan", _TUPLE + 8 * 8)}{_at("%model", "%plan", _TUPLE + 8 * 9)}
+{_at("%versions", "%plan", _TUPLE + 8 * 10)}{_at("%where", "%words", 48, "i64")}
+  %kept = call ptr @kept_like(ptr %model, i64 %where, ptr %sig)
   call void @Py_IncRef(ptr %sigs)
-  call void @Py_IncRef(ptr %kept)
   call void @Py_IncRef(ptr %versions)
   call void @attach_step(ptr %out, ptr %back, ptr %sigs, ptr %parents, ptr %kept, ptr %versions)
   br label %done
@@ -1066,7 +1109,7 @@ def module_text(node: type) -> str:
     tables = "".join(f"@contexts{form} = global [{count} x ptr] zeroinitializer\n"
                      for form, count in FORMS.items())
     return (declared + variables + tables + _common(t, n) + _unary(t, g) + _binary(t, g) + _view(t)
-            + _reduce(t) + _SHARED + _entries())
+            + _reduce(t, g) + _SHARED + _entries())
 
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002

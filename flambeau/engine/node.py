@@ -264,7 +264,7 @@ class Walk:
 
     def __init__(self, ops, retain: bool, create: bool, wanted=None):
         self.ops, self.retain, self.create = ops, retain, create
-        self.pending: dict[Node, object] = {}
+        self.pending: dict[Node, Any] = {}
         self.heap: list = []
         self.held: dict[int, list] = {}  # leaves with hooks: [tensor, gradient]
         self.wanted = wanted             # None: accumulate into leaves

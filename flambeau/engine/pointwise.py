@@ -142,6 +142,8 @@ def split_attributes(op: Pointwise, attributes: dict):
     numbers = []
     for name in op.attributes:
         value = attributes.get(name, op.defaults.get(name))
+        if hasattr(value, "item"):  # a number in a tensor, or one of numpy's
+            value = attributes[name] = value.item()
         if type(value) in (float, int) and name not in op.baked:
             keyed.append((name, type(value)))
             numbers.append(value)
@@ -153,7 +155,7 @@ def split_attributes(op: Pointwise, attributes: dict):
 def plan(op: Pointwise, operands: tuple, attributes: tuple, into: Signature | None = None):
     """The plan of an op on operands (signatures, or numbers), with split attributes."""
     sigs = [o for o in operands if isinstance(o, Signature)]
-    operating = operating_dtype(op, operands) if sigs else into.dtype
+    operating = operating_dtype(op, operands) if sigs or into is None else into.dtype
     written = op.written_dtype or result_dtype(op, operating)
     shape = sh.broadcast(op.name, *[s.shape for s in sigs])
     where = META if any(s.device is META for s in (*sigs, into or sigs[0])) else CPU

@@ -121,7 +121,8 @@ def _words(a: _Side, b: _Side, dtype: dt.dtype) -> gemm.Product | None:
         return None
     offsets = _offsets(a, b, m * n, dtype.itemsize)
     if small:
-        return gemm.Product(gemm.SMALL, *a.strides, m, n, k, 0, b.strides[0], n, 0, 0, offsets)
+        across, along = a.strides
+        return gemm.Product(gemm.SMALL, across, along, m, n, k, 0, b.strides[0], n, 0, 0, offsets)
     if n == 1 and one is not None and b.strides[0] > 0:
         flag, ld = one
         rows, cols = (m, k) if flag == gemm.PLAIN else (k, m)

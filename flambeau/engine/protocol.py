@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def _set_data(x: Tensor, value: Tensor) -> None:
     x.sig, x.mem, x.ptr = value.sig, value.mem, value.ptr
 
 
-PROPERTIES = {
+PROPERTIES: dict[str, tuple[Any, Any]] = {
     "shape":         (attrgetter("sig.shape"), None),
     "dtype":         (attrgetter("sig.dtype"), None),
     "device":        (attrgetter("sig.device"), None),

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import META, resolve
+from ..core.device import CPU, META, resolve
 from ..devices.cpu import random as streams
 from . import convert, create, inplace
 from .eager import changed, check_writable, engine
@@ -212,6 +212,8 @@ def new_random(name: str, shape, draw, out, dtype, layout, device, pin_memory, r
         fill_with(out, name, draw)
         changed(out)
         return out
+    if strides is None and x.sig.device is CPU:
+        create.remember(tuple(shape), x.sig, device)
     return create.finish(name, fill_with(x, name, draw), layout, pin_memory, requires_grad)
 
 
@@ -225,6 +227,12 @@ def float_dtype(name: str, dtype, out) -> dt.dtype:
 def rand(*size, generator=None, out=None, dtype=None, layout=None, device=None, pin_memory=False,
          requires_grad=False, **named):
     """Uniform numbers of [0, 1)."""
+    if out is None and not (named or layout or pin_memory or requires_grad):
+        sig = create.met_before(size, dtype, device)
+        if sig is not None and sig.dtype.kind == "f" and sig.numel:
+            x = empty(sig)
+            write(x, _unit(twister_of(generator), sig.numel, sig.dtype.name))
+            return x
     shape = create.sizes("rand", create._given_size("rand", size, named))
     kind, rng = float_dtype("rand", dtype, out), twister_of(generator)
     return new_random("rand", shape, lambda n, d: _unit(rng, n, d), out, kind, layout, device,
@@ -241,6 +249,12 @@ def _unit(rng, n: int, d: str):
 def randn(*size, generator=None, out=None, dtype=None, layout=None, device=None, pin_memory=False,
           requires_grad=False, **named):
     """Standard normal numbers."""
+    if out is None and not (named or layout or pin_memory or requires_grad):
+        sig = create.met_before(size, dtype, device)
+        if sig is not None and sig.dtype.kind == "f" and sig.numel:
+            x = empty(sig)
+            write(x, streams.normal(twister_of(generator), sig.numel, sig.dtype.name))
+            return x
     shape = create.sizes("randn", create._given_size("randn", size, named))
     kind, rng = float_dtype("randn", dtype, out), twister_of(generator)
     return new_random("randn", shape, _standard(kind, rng), out, kind, layout, device, pin_memory,

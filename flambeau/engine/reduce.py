@@ -25,7 +25,7 @@ from .tensor import Signature, Tensor, empty, signature
 
 
 def reduction_front(op: Reduction):
-    plans = new_table()
+    plans, kin_plans = new_table(), {}
     several = op.results is not None
     defaults = tuple(op.defaults[name] for name in op.attributes if name in op.defaults)
 
@@ -44,8 +44,9 @@ def reduction_front(op: Reduction):
             chosen = plan(op, input.sig, dim, keepdim, dtype)
             if chosen is None:  # positions along several dimensions need them in one piece
                 return front(engine.contiguous(input), dim, keepdim, dtype=dtype, **named)
-            plans[input.sig, dim, keepdim, dtype] = chosen + _native_parts(
-                op, input.sig, dim, keepdim, dtype, chosen)
+            parts = chosen + _native_parts(op, input.sig, dim, keepdim, dtype, chosen)
+            plans[input.sig, dim, keepdim, dtype] = parts
+            _serves_kin(op, kin_plans, input.sig, dim, keepdim, dtype, parts)
             sigs, run, last, count = chosen[:4]
         outs = [empty(sig) for sig in sigs]
         if run is not None:
@@ -62,7 +63,7 @@ def reduction_front(op: Reduction):
     front.__name__, front.__doc__ = op.name, op.doc
     if several:
         return front
-    run, context = fronts.adopt(front, plans, "s", op.name, op.doc)
+    run, context = fronts.adopt(front, plans, "s", op.name, op.doc, False, kin_plans)
     op.method_form = fronts.method(context, "s", op.name, op.doc) if op.method else None
     return run
 
@@ -77,7 +78,7 @@ def _native_parts(op: Reduction, x: Signature, dim, keepdim, dtype, chosen) -> t
     address = ADDRESSES.get(run)
     if address is None or op.attributes or len(count) > 1 or x.numel > GIL_THRESHOLD:
         return None, None, None, None, None, None
-    packed = array("q", [address, last, len(count), -1, 0])
+    packed = array("q", [address, last, len(count), -1, 0, 0, -1])
     if count:
         packed[4] = struct.unpack("q", struct.pack("d", count[0]))[0]
     back = kept = versions = None
@@ -88,7 +89,18 @@ def _native_parts(op: Reduction, x: Signature, dim, keepdim, dtype, chosen) -> t
         back = numbered_back(op) if op.numbered and dim is not None else back_of(op)
         kept = tuple(known[name] for name in op.wanted)
         versions, packed[3] = (0,) * len(kept), 1
-    return packed, sigs[0].pop.__self__, tuple(sigs), back, kept, versions
+        packed[6] = op.wanted.index("x_meta") if "x_meta" in op.wanted else -1
+    return packed, sigs[0].free, tuple(sigs), back, kept, versions
+
+
+def _serves_kin(op: Reduction, kin_plans: dict, x: Signature, dim, keepdim, dtype, parts) -> None:
+    """Keep the plan of a whole contiguous tensor for every shape of its kind."""
+    walk, packed = parts[4], parts[5]
+    if packed is not None and walk.whole and x.kin is not None and (
+            dim is None and keepdim is False and dtype is None):
+        packed[5] = MANY - 1 if op.wide else GIL_THRESHOLD
+        if x.numel <= packed[5]:
+            kin_plans[x.kin] = parts
 
 
 def _respelled(op: Reduction, dim, keepdim: bool, named: dict):
@@ -222,20 +234,21 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     if op.wide and count >= MANY:
         compute = _WIDER.get(compute, compute)
     run, counts = _code(op, x.dtype, compute, tuple(s.dtype for s in sigs), walk.steps, walk.kept,
-                        walk.reduced, lanes_of(walk), op.indexed and count < 2**31)
-    return sigs, run, walk.last, (float(count),) if counts else (), walk
+                        walk.reduced, lanes_of(walk), op.indexed and count < 2**31, walk.whole)
+    last = count if walk.whole else walk.last
+    return sigs, run, last, (float(count),) if counts else (), walk
 
 
 @lru_cache(maxsize=4096)
 def _code(op: Reduction, source: dt.dtype, compute: dt.dtype, results: tuple, steps: tuple,
-          kept: int, reduced: int, lanes: str, narrow: bool):
+          kept: int, reduced: int, lanes: str, narrow: bool, whole: bool):
     """Machine code of a reduction for every shape of a layout, and whether it takes the count."""
     stages, finished, params, counts = _stages(op, source, compute, kept, narrow)
     stores = tuple(Store(k, ex.cast(value, d.compute)) for k, (value, d) in enumerate(
         zip(finished, results, strict=True)))
     operands = tuple(Operand(d, step, k < len(results))
                      for k, (d, step) in enumerate(zip((*results, source), steps, strict=True)))
-    kernel = Kernel(operands, params, kept, reduced, lanes, (*stages, ("row", stores)))
+    kernel = Kernel(operands, params, kept, reduced, lanes, (*stages, ("row", stores)), whole)
     return compile_kernel(kernel), counts
 
 

@@ -12,9 +12,10 @@ import math
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import META, resolve
+from ..core.device import CPU, META, default, resolve
 from ..devices.cpu.random import exact_product, round_bfloat16
 from . import convert, create
+from .modes import modes
 from .settings import get_num_threads
 from .tensor import Tensor, empty, signature
 
@@ -43,6 +44,10 @@ def vector_bases(n: int, width: int, threads: int) -> np.ndarray:
 def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device=None,
            pin_memory=False, requires_grad=False):
     """Numbers from start up to, not including, end."""
+    if type(start) is int and end is None and step == 1 and 0 <= start < 2**48 and not (
+            dtype or layout or device or pin_memory or requires_grad or modes.inference
+            or out is not None or default() is not CPU):
+        return convert.owned(np.arange(start), dt.int64)
     start, end = (0, start) if end is None else (start, end)
     if not type(start) is type(end) is type(step) is int:
         start, end, step = (create.number(v) for v in (start, end, step))

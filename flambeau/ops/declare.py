@@ -134,7 +134,7 @@ class Pointwise(Op):
 
     kind = "pointwise"
 
-    written_dtype = None  # of a derived op: the dtype its result always has
+    written_dtype: dt.dtype | None = None  # of a derived op: the dtype its result always has
     check: Callable | None = None  # raises for operands it refuses, before they are promoted
 
     def __init__(self, function, name=None, *, promote=True, bake=(), check=None, **options):

@@ -47,6 +47,8 @@ def spread(g, meta, dim, keepdim):
     """A gradient of reduced shape seen at the full shape: a view, nothing is copied."""
     if dim is not None or keepdim:
         g = restored(g, meta, dim, keepdim)
+    elif not engine.recording():
+        return engine.repeated(g, meta)
     return registry["expand"](g, tuple(meta.shape))
 
 

@@ -77,6 +77,7 @@ def test_fold(shape):
     assert mine == its
 
 
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0")
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("size", [(2, 1, 4, 5), (2, 1, 4, 1, 5)])
 def test_affine_grid(size, align_corners):

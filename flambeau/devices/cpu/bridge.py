@@ -260,10 +260,10 @@ def make_storage_type(dealloc: int) -> type:
     members = (_Member * (len(rows) + 1))(
         *[_Member(name.encode(), kind, at, 0, None) for name, kind, at in rows])
     new = ctypes.cast(_api.PyType_GenericNew, ctypes.c_void_p).value
-    doc = b"Bytes on a device, shared by every tensor that views them."
+    doc = ctypes.c_char_p(b"Bytes on a device, shared by every tensor that views them.")
     slots = (_Slot * 5)(
         _Slot(_TP_DEALLOC, dealloc), _Slot(_TP_MEMBERS, ctypes.addressof(members)),
-        _Slot(_TP_NEW, new), _Slot(_TP_DOC, ctypes.cast(ctypes.c_char_p(doc), ctypes.c_void_p).value))
+        _Slot(_TP_NEW, new), _Slot(_TP_DOC, ctypes.cast(doc, ctypes.c_void_p).value))
     spec = _Spec(b"flambeau.Storage", _SIZE, 0, _TPFLAGS_DEFAULT, ctypes.addressof(slots))
     _keep_alive.extend((members, slots, spec, doc))
     from_spec = _api.PyType_FromSpec

@@ -26,9 +26,9 @@ def folder() -> Path | None:
     chosen = switch("FLAMBEAU_CACHE")
     if chosen in ("0", "off", "none"):
         return None
-    base = Path(chosen) if chosen else Path(
-        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flambeau" / "kernels"
     try:
+        base = Path(chosen) if chosen else Path(
+            os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flambeau" / "kernels"
         base.mkdir(parents=True, exist_ok=True, mode=0o700)
         if hasattr(os, "getuid") and base.stat().st_uid != os.getuid():
             return None

@@ -1,0 +1,254 @@
+"""What a beginner gets wrong, and is told: torch's exception, with the op, the given and the wanted.
+
+Each row: what is done, the exception torch raises for it, and the words its message must have.
+"""
+
+import sys
+
+import pytest
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau import nn
+
+
+def leaf(*shape):
+    return torch.ones(*shape).requires_grad_(True)
+
+
+def whole(*shape):
+    return torch.ones(*shape, dtype=torch.int64)
+
+
+def backward_twice():
+    y = (leaf(3) * 2).exp().sum()
+    y.backward()
+    y.backward()
+
+
+def assign(x, name, value):
+    setattr(x, name, value)
+
+
+def put(x, index, value):
+    x[index] = value
+
+
+T, ones = torch.tensor, torch.ones
+INDEX, TYPE, VALUE, RUN = IndexError, TypeError, ValueError, RuntimeError
+
+SHAPES = {
+    "add":        (lambda: ones(2, 3) + ones(4, 5), RUN,
+                   "add", "size of tensor a (3) must match", "tensor b (5)", "[2, 3]", "[4, 5]"),
+    "mul_":       (lambda: ones(2, 3).mul_(ones(4, 5)), RUN, "mul", "[2, 3]", "[4, 5]"),
+    "mm":         (lambda: torch.mm(ones(2, 3), ones(4, 5)), RUN,
+                   "mm", "shapes cannot be multiplied (2x3 and 4x5)"),
+    "mm rank":    (lambda: torch.mm(ones(2, 3), ones(3)), RUN, "mm", "mat2 must be a matrix", "1-D"),
+    "matmul":     (lambda: ones(2, 3) @ ones(4, 5), RUN, "matmul", "(2x3 and 4x5)"),
+    "bmm":        (lambda: torch.bmm(ones(2, 3, 4), ones(3, 4, 5)), RUN,
+                   "bmm", "to be: [2, 4] but got: [3, 4]"),
+    "dot":        (lambda: torch.dot(ones(2), ones(3)), RUN,
+                   "dot", "inconsistent tensor size", "2 and 3 elements"),
+    "einsum":     (lambda: torch.einsum("ij,jk->ik", ones(2, 3), ones(4, 5)), RUN,
+                   "einsum", "subscript j has size 4", "size 3"),
+    "linear":     (lambda: nn.Linear(4, 2)(ones(3, 5)), RUN,
+                   "linear", "(3x5 and 4x2)", "5 features", "wants 4"),
+    "conv2d":     (lambda: F.conv2d(ones(1, 3, 5, 5), ones(1, 1, 2, 2)), RUN,
+                   "weight of size [1, 1, 2, 2]", "to have 1 channels, but got 3 channels"),
+    "conv2d rank": (lambda: F.conv2d(ones(3, 3), ones(1, 1, 2, 2)), RUN,
+                    "conv2d", "Expected 3D (unbatched) or 4D (batched)", "[3, 3]"),
+    "cat":        (lambda: torch.cat([ones(2, 3), ones(2, 4)]), RUN,
+                   "cat", "except in dimension 0", "Expected size 3 but got size 4", "number 1"),
+    "stack":      (lambda: torch.stack([ones(2), ones(3)]), RUN,
+                   "stack expects each tensor to be equal size", "[2] at entry 0", "[3] at entry 1"),
+    "view":       (lambda: ones(2, 3).view(4, 2), RUN, "shape '[4, 2]' is invalid", "size 6"),
+    "view -1":    (lambda: ones(2, 3).view(-1, -1), RUN, "only one dimension can be inferred"),
+    "view of t":  (lambda: ones(2, 3).t().view(6), RUN,
+                   "view", "Use .reshape(...) instead", "(3, 2)", "(6,)"),
+    "reshape":    (lambda: ones(2, 3).reshape(7), RUN, "shape '[7]' is invalid", "size 6"),
+    "expand":     (lambda: ones(2, 3).expand(4, 3), RUN,
+                   "expand", "(4) must match the existing size (2)", "[4, 3]", "[2, 3]"),
+    "split":      (lambda: ones(5).split([2, 2]), RUN, "split", "sum exactly to 5", "[2, 2]"),
+    "layer_norm": (lambda: F.layer_norm(ones(2, 3), (4,)), RUN,
+                   "normalized_shape=[4]", "[*, 4]", "[2, 3]"),
+    "loss":       (lambda: F.cross_entropy(ones(2, 3), T([0, 1, 2])), VALUE,
+                   "batch_size (2)", "batch_size (3)"),
+    "assign":     (lambda: put(ones(3), slice(0, 2), ones(5)), RUN,
+                   "(2) must match", "(5)", "non-singleton dimension 0"),
+    "negative":   (lambda: ones(-1), RUN, "ones", "negative dimension -1"),
+    "state_dict": (lambda: nn.Linear(2, 2).load_state_dict({"weight": ones(3, 3)}), RUN,
+                   "Linear", "Missing key(s)", "bias", "[3, 3]", "[2, 2]"),
+}  # fmt: skip
+
+DTYPES = {
+    "matmul":        (lambda: ones(2, 3) @ ones(3, 4, dtype=torch.float64), RUN,
+                      "matmul", "same dtype", "float"),
+    "mean":          (lambda: whole(2).mean(), RUN, "mean", "floating point", "Long"),
+    "add_":          (lambda: whole(2).add_(1.5), RUN, "add", "Float can't be cast", "Long"),
+    "and":           (lambda: ones(2) & ones(2), NotImplementedError, "bitwise_and", "Float"),
+    "minus bools":   (lambda: T([True]) - T([True]), RUN, "Subtraction", "bool", "logical_xor"),
+    "minus bool":    (lambda: -T([True]), RUN, "Negation", "bool", "logical_not"),
+    "int power":     (lambda: T([2]) ** -1, RUN, "Integers to negative integer powers"),
+    "target":        (lambda: F.cross_entropy(ones(2, 3), T([0.0, 1.0])), RUN,
+                      "target", "Long", "Float"),
+    "gather":        (lambda: torch.gather(ones(2, 2), 0, ones(1, 2)), RUN,
+                      "gather", "Expected dtype int32/int64 for index", "float32"),
+    "mask":          (lambda: ones(2).masked_fill(ones(2), 1.0), RUN,
+                      "masked_fill", "only supports boolean masks", "float"),
+    "requires_grad": (lambda: T([1, 2], requires_grad=True), RUN,
+                      "Only Tensors of floating point", "require gradients"),
+    "default":       (lambda: torch.set_default_dtype(torch.int64), TYPE, "floating-point", "int64"),
+}  # fmt: skip
+
+INDICES = {
+    "number":      (lambda: ones(3)[3], INDEX, "index 3 is out of bounds", "size 3"),
+    "negative":    (lambda: ones(3)[-4], INDEX, "index -4 is out of bounds", "size 3"),
+    "too many":    (lambda: ones(3)[0, 0], INDEX, "too many indices for tensor of dimension 1"),
+    "tensor":      (lambda: ones(3)[T([0, 7])], INDEX, "index 7 is out of bounds", "size 3"),
+    "float":       (lambda: ones(3)[1.5], INDEX, "only integers, slices", "float"),
+    "mask":        (lambda: ones(3)[T([True, False])], INDEX, "mask [2]", "indexed tensor [3]"),
+    "select":      (lambda: ones(4).select(0, 9), INDEX, "select", "index 9 out of range", "[4]"),
+    "narrow":      (lambda: ones(4).narrow(0, 3, 3), RUN,
+                    "start (3) + length (3) exceeds dimension size (4)"),
+    "gather":      (lambda: torch.gather(ones(2, 2), 0, T([[5, 0]])), RUN,
+                    "gather", "index 5 is out of bounds", "size 2"),
+    "embedding":   (lambda: F.embedding(T([10]), ones(3, 2)), INDEX, "10", "3"),
+    "target":      (lambda: F.cross_entropy(ones(2, 3), T([0, 5])), INDEX,
+                    "Target 5 is out of bounds", "3 classes"),
+    "topk":        (lambda: ones(3).topk(5), RUN, "topk", "k out of range", "5", "3"),
+    "dim":         (lambda: ones(2, 3).sum(2), INDEX,
+                    "sum", "Dimension out of range", "[-2, 1], but got 2"),
+    "transpose":   (lambda: ones(2, 3).transpose(0, 2), INDEX,
+                    "transpose", "Dimension out of range", "[-2, 1], but got 2"),
+    "softmax":     (lambda: torch.softmax(ones(2, 3), 5), INDEX,
+                    "Dimension out of range", "[-2, 1], but got 5"),
+    "unsqueeze":   (lambda: ones(2).unsqueeze(5), INDEX, "unsqueeze", "[-2, 1], but got 5"),
+    "permute":     (lambda: ones(2, 3).permute(0, 0), RUN, "permute", "dim"),
+    "size":        (lambda: ones(2).size(3), INDEX, "Dimension out of range", "but got 3"),
+}  # fmt: skip
+
+GRADIENTS = {
+    "not a scalar":  (lambda: (leaf(3) * 2).backward(), RUN,
+                      "implicitly created only for scalar outputs", "(3,)", ".sum()"),
+    "no graph":      (lambda: ones(3).sum().backward(), RUN,
+                      "element 0 of tensors does not require grad"),
+    "other shape":   (lambda: (leaf(3) * 2).backward(ones(4)), RUN,
+                      "Mismatch in shape", "[4]", "[3]"),
+    "in place":      (lambda: leaf(3).add_(1), RUN,
+                      "add_", "leaf Variable that requires grad", "in-place", "no_grad()"),
+    "twice":         (backward_twice, RUN,
+                      "backward through the graph a second time", "retain_graph=True"),
+    "numpy":         (lambda: leaf(3).numpy(), RUN, "numpy()", "requires grad", "detach()"),
+    "int":           (lambda: whole(2).requires_grad_(), RUN, "only Tensors of floating point"),
+    "not a leaf":    (lambda: assign(leaf(2) * 2, "requires_grad", False), RUN,
+                      "requires_grad flags of leaf variables", "detach()"),
+    "grad shape":    (lambda: assign(leaf(3), "grad", ones(2)), RUN, "2", "3", "size"),
+    "grad type":     (lambda: assign(leaf(3), "grad", 5), TYPE, "Tensor or None", "int"),
+    "unused":        (lambda: torch.autograd.grad(leaf(3).sum(), leaf(2)), RUN,
+                      "not have been used in the graph", "allow_unused=True"),
+    "not wanted":    (lambda: torch.autograd.grad(leaf(3).sum(), ones(2)), RUN,
+                      "does not require grad"),
+    "hook":          (lambda: ones(2).register_hook(print), RUN, "hook", "require gradient"),
+    "retain_grad":   (lambda: ones(2).retain_grad(), RUN, "retain_grad", "requires_grad=False"),
+}  # fmt: skip
+
+VALUES = {
+    "item":         (lambda: ones(3).item(), RUN, "3 elements cannot be converted to Scalar"),
+    "float":        (lambda: float(ones(3)), VALUE, "only one element tensors can be converted"),
+    "int":          (lambda: int(ones(3)), VALUE, "only one element tensors can be converted"),
+    "bool":         (lambda: bool(ones(3)), RUN, "more than one value is ambiguous"),
+    "bool of none": (lambda: bool(ones(0)), RUN, "no values is ambiguous"),
+    "if":           (lambda: 1 if ones(2) > 0 else 0, RUN, "more than one value is ambiguous"),
+    "len":          (lambda: len(T(1)), TYPE, "len() of a 0-d tensor"),
+    "iterate":      (lambda: list(T(1)), TYPE, "iteration over a 0-d tensor"),
+    "max of none":  (lambda: ones(0).max(), RUN, "max()", "dim", "numel() == 0"),
+    "ragged":       (lambda: T([[1, 2], [3]]), VALUE, "length 2 at dim 1 (got 1)"),
+    "text":         (lambda: T("abc"), TYPE, "invalid data type 'str'"),
+    "nothing":      (lambda: T(None), RUN, "infer dtype of NoneType"),
+    "division":     (lambda: T([2]) // T([0]), RUN, "ZeroDivisionError"),
+    "singular":     (lambda: torch.linalg.inv(torch.zeros(2, 2)), RUN, "linalg.inv", "singular"),
+    "inverse":      (lambda: torch.linalg.inv(torch.zeros(2, 3)), RUN,
+                     "linalg.inv", "square matrices", "2 by 3"),
+    "arange":       (lambda: torch.arange(0, 5, -1), RUN, "arange", "step sign", "0", "5", "-1"),
+    "dropout":      (lambda: F.dropout(ones(2), p=1.5), VALUE, "dropout", "between 0 and 1", "1.5"),
+    "optimizer":    (lambda: torch.optim.SGD([], lr=0.1), VALUE, "empty parameter list"),
+    "clamp":        (lambda: ones(2).clamp(), RUN, "clamp", "At least one of 'min' or 'max'"),
+    "chunk":        (lambda: ones(5).chunk(0), RUN, "chunk", "greater than 0, got: 0"),
+    "cat nothing":  (lambda: torch.cat([]), VALUE, "cat", "non-empty list of Tensors"),
+}  # fmt: skip
+
+CALLS = {
+    "add None":    (lambda: ones(2) + None, TYPE, "+", "'Tensor' and 'NoneType'"),
+    "add text":    (lambda: ones(2) + "a", TYPE, "+", "'Tensor' and 'str'"),
+    "sin":         (lambda: torch.sin(1.0), TYPE,
+                    "sin(): argument 'input' (position 1) must be Tensor, not float"),
+    "sum":         (lambda: torch.sum("a"), TYPE, "sum()", "must be Tensor, not str"),
+    "cat":         (lambda: torch.cat(ones(2)), TYPE,
+                    "cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor"),
+    "keyword":     (lambda: ones(2).sum(dims=0), TYPE, "sum()", "dims"),
+    "missing":     (lambda: ones(2).gather(0), TYPE, "gather()", "missing", "index"),
+    "size":        (lambda: torch.zeros(2.5), TYPE, "zeros()", "'size'", "not float"),
+    "from_numpy":  (lambda: torch.from_numpy([1, 2]), TYPE, "np.ndarray", "list"),
+    "attribute":   (lambda: ones(2).no_such, AttributeError, "'Tensor'", "'no_such'"),
+    "function":    (lambda: torch.no_such, AttributeError, "no_such"),
+    "type":        (lambda: ones(2).type("NoTensor"), VALUE, "invalid type: 'NoTensor'"),
+    "device":      (lambda: ones(3, device="gpu"), RUN,
+                    "Expected one of cpu", "device string: gpu"),
+    "device 2":    (lambda: torch.device("cpu:x"), RUN, "Invalid device string: 'cpu:x'"),
+    "two devices": (lambda: ones(3, device="meta") + ones(3), RUN, "add", "device", "cpu", "meta"),
+}  # fmt: skip
+
+KINDS = {"shapes": SHAPES, "dtypes": DTYPES, "indices": INDICES, "gradients": GRADIENTS,
+         "values": VALUES, "calls": CALLS}  # fmt: skip
+CASES = [pytest.param(*row[:2], row[2:], id=f"{kind}: {name}")
+         for kind, rows in KINDS.items() for name, row in rows.items()]
+
+
+@pytest.mark.parametrize(("mistake", "kind", "words"), CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_a_mistake_is_explained(mistake, kind, words):
+    with pytest.raises(kind) as caught:
+        mistake()
+    # Subclasses of its own would be caught by other handlers than those a torch program has.
+    assert caught.type is kind or caught.type.__name__ == "LinAlgError"
+    message = str(caught.value)
+    for word in words:
+        assert word in message, f"{word!r} is not in: {message}"
+
+
+@pytest.mark.parametrize("change", ["y.add_(1)", "y.mul_(2)", "y[0] = 5.0", "y.t().zero_()",
+                                    "y.detach().fill_(1)"])
+def test_a_changed_tensor_names_the_line(change):
+    """Which step kept the tensor, and the line that changed it."""
+    x = leaf(2, 2)
+    y = x * 1.0
+    z = y * y
+    code = compile(f"\n\n{change}", "changing.py", "exec")
+    exec(code, {"y": y})
+    with pytest.raises(RuntimeError) as caught:
+        z.sum().backward()
+    message = str(caught.value)
+    for word in ("modified by an inplace operation", "[2, 2]", "MulBackward0", "version",
+                 "changing.py:3"):
+        assert word in message, f"{word!r} is not in: {message}"
+
+
+def test_a_mistake_leaves_everything_as_it_was():
+    x, y = leaf(3), ones(3)
+    for mistake in (lambda: x.add_(1), lambda: y.add_(ones(4)), lambda: y.copy_(ones(2, 2)),
+                    lambda: put(y, 7, 1.0), lambda: (x * 2).backward()):
+        with pytest.raises((RuntimeError, IndexError)):
+            mistake()
+    assert x.tolist() == y.tolist() == [1.0, 1.0, 1.0]
+    assert x.grad is None and torch.is_grad_enabled()
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_a_mistake_holds_no_tensor():
+    """An exception that is over does not keep what it was about."""
+    before = sys.getrefcount(torch.Tensor)
+    for _ in range(50):
+        with pytest.raises(RuntimeError):
+            ones(2, 3) + ones(4, 5)
+    assert sys.getrefcount(torch.Tensor) - before < 20
