@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import Any
 
 from . import ops as declarations
 from .core import dtype as dt
@@ -290,6 +291,7 @@ def fill(x: Tensor, value) -> Tensor:
     return x
 
 
+adding: Any = registry["add"]
 _adders: dict = {}  # machine code that adds to what is there, by kin
 
 
@@ -298,10 +300,10 @@ def accumulate_into(have: Tensor, g: Tensor) -> None:
     sig = have.sig
     run = _adders.get(sig.kin) if g.sig is sig and sig.kin is not None else None
     if run is None:
-        inplace.pointwise_into(registry["add"], have, (have, g), {})
+        inplace.pointwise_into(adding, have, (have, g), {})
         if g.sig is sig and sig.kin is not None and sig.contiguous:
             key = ("into", sig.kin, sig.kin, sig.kin, (("alpha", int),))
-            plan = registry["add"].kin_plans.get(key)
+            plan = adding.kin_plans.get(key)
             if plan is not None:
                 _adders[sig.kin] = plan[2]
     else:

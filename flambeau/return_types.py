@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .engine.results import TYPES
+from .assemble import results
 
-__all__ = sorted(TYPES)
-all_return_types = [TYPES[name] for name in __all__]
-globals().update(TYPES)
+__all__ = sorted(results.TYPES)
+all_return_types = [results.TYPES[name] for name in __all__]
+globals().update(results.TYPES)

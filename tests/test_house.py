@@ -16,31 +16,48 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Each room, from the ground up, and the rooms it may import beside itself. A module belongs to the
 # longest name that leads to it; what is not named here is a package for users ("flambeau.*").
+
+def engine(names: str) -> tuple[str, ...]:
+    return tuple(f"flambeau.engine.{name}" for name in names.split())
+
+
+def floor(rooms: tuple[str, ...], below: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Rooms of one floor may know each other, in no ring, and all that is below."""
+    return dict.fromkeys(rooms, (*below, *rooms))
+
+
+# The floors of the engine; what is not named is on the highest, "flambeau.engine".
+MEMORY = engine("layout lazy modes results storage")
+TENSOR = engine("grad_mode tensor")
+NODE = engine("native node")
+EAGER = engine("affine eager formula pointwise")
+FAMILIES = engine(
+    "access backward convert dlpack indexed inplace join keeping product reduce restride rows "
+    "selection views")
+
 CORE = ("flambeau.core",)
 DEVICES = (*CORE, "flambeau.devices")
-STORAGE = (*DEVICES, "flambeau.engine.storage")
-TENSOR = (*STORAGE, "flambeau.engine.tensor")
-NODE = (*TENSOR, "flambeau.engine.node")
-ENGINE = (*NODE, "flambeau.engine", "flambeau.ops")
-EAGER = (*ENGINE, "flambeau.engine.eager")
-COMPILER = (*EAGER, "flambeau.compiler")
+GRAPH = (*DEVICES, *MEMORY, *TENSOR, *NODE)
+RUNS = (*GRAPH, "flambeau.ops", *EAGER, *FAMILIES)
+COMPILER = (*RUNS, "flambeau.engine", "flambeau.compiler")
 ASSEMBLED = (*COMPILER, "flambeau.assemble")
 USER = ("flambeau", "flambeau.*", "flambeau.assemble", "flambeau.autograd")
 MAY_IMPORT = {
-    "flambeau.core":           (),
-    "flambeau.ops":            CORE,
-    "flambeau.devices":        CORE,
-    "flambeau.engine.storage": DEVICES,
-    "flambeau.engine.tensor":  STORAGE,
-    "flambeau.engine.node":    TENSOR,
-    "flambeau.engine":         ENGINE,
-    "flambeau.engine.eager":   ENGINE,
-    "flambeau.compiler":       EAGER,
-    "flambeau.assemble":       COMPILER,
-    "flambeau":                ASSEMBLED,
-    "flambeau.autograd":       (*ASSEMBLED, *USER),
-    "flambeau.*":              USER,
-    "flambeau.cli":            (*ASSEMBLED, *USER),
+    "flambeau.core":      (),
+    "flambeau.ops":       CORE,
+    "flambeau.devices":   CORE,
+    **floor(MEMORY,       DEVICES),
+    **floor(TENSOR,       (*DEVICES, *MEMORY)),
+    **floor(NODE,         (*DEVICES, *MEMORY, *TENSOR)),
+    **floor(EAGER,        (*GRAPH, "flambeau.ops")),
+    **floor(FAMILIES,     (*GRAPH, "flambeau.ops", *EAGER)),
+    "flambeau.engine":    RUNS,
+    "flambeau.compiler":  (*RUNS, "flambeau.engine"),
+    "flambeau.assemble":  COMPILER,
+    "flambeau":           ASSEMBLED,
+    "flambeau.autograd":  (*ASSEMBLED, *USER),
+    "flambeau.*":         USER,
+    "flambeau.cli":       (*ASSEMBLED, *USER),
 }  # fmt: skip
 
 # core and ops compute from what they are given: no files, no clock, no environment, no machine.
@@ -199,13 +216,16 @@ def plant(folder: Path, **files: str) -> dict[str, ast.Module]:
         ("engine__tensor", "from flambeau.engine.node import Node\n", "engine.node"),
         ("engine__tensor", "import flambeau.ops.declare\n", "flambeau.ops"),
         ("engine__eager", "import flambeau.compiler\n", "flambeau.compiler"),
+        ("engine__eager", "from . import views\n", "engine.views"),
+        ("engine__views", "from .create import empty\n", "flambeau.engine"),
         ("nn__linear", "from flambeau.engine.tensor import Tensor\n", "engine.tensor"),
         ("nn__linear", "from flambeau.cli import main\n", "flambeau.cli"),
         ("core__shape", "import importlib\nimportlib.import_module('flambeau.nn')\n", "flambeau.*"),
     ],
 )  # fmt: skip
 def test_upward_imports_are_found(tmp_path, place, text, fault):
-    known = {name: "" for name in ("engine__eager", "engine__tensor", "engine__node")}
+    known = {name: "" for name in ("engine__eager", "engine__tensor", "engine__node",
+                                   "engine__views", "engine__create")}
     (found,) = upward_imports(plant(tmp_path, **{**known, place: text}))
     assert fault in found
 
@@ -216,6 +236,8 @@ def test_upward_imports_are_found(tmp_path, place, text, fault):
         ("ops__arithmetic", "from ..core import shape\nfrom .declare import pointwise\n"),
         ("engine__node", "from .tensor import Tensor\nfrom .storage import Storage\n"),
         ("engine__eager", "from flambeau.ops import declare\nfrom flambeau.engine import node\n"),
+        ("engine__create", "from . import eager, views\n"),
+        ("engine__product", "from .inplace import overwrite\n"),
         ("nn__linear", "import flambeau\nfrom flambeau.nn import functional as F\nimport numpy\n"),
         ("cli__cache", "from flambeau.devices.cpu import cache\nfrom flambeau import nn\n"),
     ],

@@ -24,7 +24,8 @@ from .expr import Expr
 class Operand:
     """A tensor the kernel reads or writes, and how it steps along the lanes.
 
-    step is "1" (neighbours in memory), "0" (the same element again) or "s" (some stride).
+    step is "1" (neighbours in memory), "0" (the same element again), "-1" (neighbours, read
+    backwards) or "s" (some stride).
     """
 
     dtype: dt.dtype
@@ -74,7 +75,9 @@ class Kernel:
     lanes: str  # which innermost loop is cut into vectors: "kept", "reduced" or "none"
     stages: tuple[tuple[str, Any], ...]  # ("fold", a Fold), or another kind and its stores
     dense: bool = False  # one loop, steps 0 or 1: called with a count, not with a layout
-    indirect: tuple[int, ...] = ()  # for each operand, how many strides of its own it brings
+    # For each operand, the number of computed coordinates: each has a stride of its own, and they
+    # move the operand on from where the loops have taken it.
+    indirect: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return listing(self)

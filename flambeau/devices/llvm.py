@@ -406,8 +406,18 @@ class Lowering:
             type_ = of_type(_MEMORY[operand.dtype], place.width)
             raw = w.emit(f"load {type_}, ptr {place.pointers[k]}, align {operand.dtype.itemsize}")
             return self._from_memory(raw, operand.dtype, place.width)
+        if step == "-1":
+            return self._load_backwards(operand.dtype, place.pointers[k], place.width)
         lanes = [self._load_one(operand.dtype, p) for p in self._lane_pointers(k, place)]
         return self._gathered(lanes, operand.dtype.compute, place.width)
+
+    def _load_backwards(self, dtype: dt.dtype, pointer: str, width: int):
+        w, type_ = self.w, of_type(_MEMORY[dtype], width)
+        first = w.emit(f"getelementptr i8, ptr {pointer}, i64 {(1 - width) * dtype.itemsize}")
+        raw = w.emit(f"load {type_}, ptr {first}, align {dtype.itemsize}")
+        mask = ", ".join(f"i32 {i}" for i in reversed(range(width)))
+        turned = w.emit(f"shufflevector {type_} {raw}, {type_} poison, <{width} x i32> <{mask}>")
+        return self._from_memory(turned, dtype, width)
 
     def _lane_pointers(self, k: int, place: Place) -> list[str]:
         w, pointer = self.w, place.pointers[k]
@@ -429,7 +439,7 @@ class Lowering:
         return self._from_memory(raw, dtype, 1)
 
     def _load_complex(self, dtype, place: Place, k: int, step: str):
-        pointers = self._lane_pointers(k, place) if step == "s" else None
+        pointers = None if step == "1" else self._lane_pointers(k, place)
         if pointers is None:
             real, n, w = dtype.to_real(), place.width, self.w
             both = of_type(_MEMORY[real], n * 2)

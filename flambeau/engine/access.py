@@ -12,6 +12,7 @@ from ..core.device import META
 from ..core.kernel import Fold, Kernel, Operand, Store
 from ..devices.cpu.compile import compile_kernel
 from .eager import engine
+from .layout import step_of
 from .tensor import Tensor
 
 
@@ -41,7 +42,7 @@ class Program:
         lane = [s[-1] for s in strides]
         piled = sizes[-1] > 1 and any(s.combine and lane[s.operand] == 0 for s in stores)
         lanes = "kept" if not piled and _shared(stores, lane, len(sizes) - 1) else "none"
-        operands = tuple(Operand(p.dtype, _step(s[-1]), p.written)
+        operands = tuple(Operand(p.dtype, step_of(s[-1]), p.written)
                          for p, s in zip(parts, strides, strict=True))
         self.run = compile_kernel(Kernel(
             operands, tuple(params), len(sizes), 0, lanes, (("row", tuple(stores)),),
@@ -53,10 +54,6 @@ class Program:
             words += [stride * p.dtype.itemsize for stride in p.own]
         self.layout = array("q", words)
         self.last = self.layout.buffer_info()[0] + 8
-
-
-def _step(stride: int) -> str:
-    return "1" if stride == 1 else "0" if stride == 0 else "s"
 
 
 def _exprs(stores):

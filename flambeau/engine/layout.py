@@ -9,6 +9,10 @@ from ..core import shape as sh
 from ..core.kernel import Operand
 
 
+#: strides along the lanes that kernels know; any other is "s"
+STEPS = {1: "1", 0: "0", -1: "-1"}
+
+
 class Walk:
     """Coalesced loops over several operands, and the layout array a kernel reads them from."""
 
@@ -18,8 +22,8 @@ class Walk:
         self.kept, self.reduced, self.strides = len(kept), len(reduced), strides
         self.sizes = (*kept, *reduced)
         lane = len(self.sizes) - 1 if lanes_reduced else len(kept) - 1
-        self.steps = tuple(_step(s[lane] if s else 0) for s in strides)
-        self.dense = not reduced and len(kept) == 1 and "s" not in self.steps
+        self.steps = tuple(step_of(s[lane] if s else 0) for s in strides)
+        self.dense = not reduced and len(kept) == 1 and {*self.steps} <= {"0", "1"}
         flat = [s * size for row, size in zip(strides, itemsizes, strict=True) for s in row]
         self.words = array("q", [prod(self.sizes), *self.sizes, *flat])
         self.address = self.words.buffer_info()[0] + 8
@@ -36,8 +40,8 @@ class Walk:
         return self.sizes[0] if self.dense else self.address
 
 
-def _step(stride: int) -> str:
-    return "1" if stride == 1 else "0" if stride == 0 else "s"
+def step_of(stride: int) -> str:
+    return STEPS.get(stride, "s")
 
 
 def pointwise_walk(shape, strides, itemsizes) -> Walk:

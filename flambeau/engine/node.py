@@ -347,8 +347,14 @@ class Walk:
                 g = None  # whoever gets it next may own it alone
                 if not retain:
                     node.kept = None
+                parents = node.parents
+                if not pending and not unusual and parents and type(parents[0]) is Node and (
+                        len(parents) == 1 or (parents[1] is None and len(parents) == 2)):
+                    g = grads[0]  # a chain: the next step is the only one there is
+                    node = None if g is None else parents[0]
+                    continue
                 following = None
-                for parent, part in zip(node.parents, grads):
+                for parent, part in zip(parents, grads):
                     if part is None or parent is None:
                         continue
                     if unusual or type(parent) is not Node:

@@ -53,9 +53,8 @@ def write(x: Tensor, values: np.ndarray) -> None:
 def fill_with(x: Tensor, name: str, draw) -> Tensor:
     """Overwrite x with draw(n, dtype name); unrecorded."""
     if x.sig.device is not META and x.sig.numel:
-        if x.sig.dtype.kind == "c":
-            x = as_real(x)
-        write(x, draw(x.sig.numel, x.sig.dtype.name))
+        parts = as_real(x) if x.sig.dtype.kind == "c" else x
+        write(parts, draw(parts.sig.numel, parts.sig.dtype.name))
     return x
 
 
