@@ -59,6 +59,8 @@ from .engine.sampling import standard_gamma_grad as _standard_gamma_grad
 from .engine.sequence import arange, linspace, logspace, range
 from .engine.settings import (
     OutOfMemoryError,
+    _assert,
+    _shape_as_tensor,
     are_deterministic_algorithms_enabled,
     broadcast_shapes,
     can_cast,

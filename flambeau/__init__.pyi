@@ -21,6 +21,7 @@ from . import autograd as autograd
 from . import backends as backends
 from . import cli as cli
 from . import core as core
+from . import cpu as cpu
 from . import cuda as cuda
 from . import datasets as datasets
 from . import devices as devices
@@ -37,6 +38,8 @@ from . import random as random
 from . import return_types as return_types
 from . import signal as signal
 from . import special as special
+from . import storage as storage
+from . import types as types
 from . import utils as utils
 from . import version as version
 from . import xpu as xpu
@@ -362,7 +365,7 @@ class Tensor:
         """beta * input + alpha * (batch1 @ batch2), for each matrix of the batches"""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: _Any = 1, alpha: _Any = 1) -> Tensor:
         """In-place form of `baddbmm`."""
-    def bernoulli(self, p: _Any = None, *, generator: Generator | None = None, out: _Any = None) -> Tensor:
+    def bernoulli(self, p: _Any = None, *, generator: Generator | None = None, out: _Any = None) -> _Any:
         """1 with the probability that each element gives, or p, else 0."""
     def bernoulli_(self, p: _Any = 0.5, *, generator: Generator | None = None) -> Tensor:
         """Fill with 1 with probability p, a number or a tensor, else 0."""
@@ -581,6 +584,8 @@ class Tensor:
         """Fill with exponential numbers of this rate."""
     def fill_(self, value: Tensor | _Number) -> Tensor:
         """In-place form of `fill`."""
+    def fill_diagonal_(self, fill_value: _Any, wrap: _bool = False) -> Tensor:
+        """Write one value along the main diagonal."""
     def fix(self) -> Tensor:
         """The whole number towards zero."""
     def fix_(self) -> Tensor:
@@ -910,14 +915,16 @@ class Tensor:
         """The exponential of a square matrix: sum of A^k / k!."""
     def matrix_power(self, n: _Any) -> Tensor:
         """A square matrix multiplied by itself n times; its inverse if n is negative."""
-    def max(self, dim: _Any = None, keepdim: _bool = False, *, other: _Any = None) -> _Any: ...
+    def max(self, dim: _Any = None, keepdim: _bool = False, *, other: _Any = None) -> _Any:
+        """The largest along a dimension, and where it is; without a dimension that of all, or of two tensors."""
     def maximum(self, other: Tensor | _Number) -> Tensor:
         """The larger of two; NaN if either is."""
     def mean(self, dim: _Dims = None, keepdim: _bool = False, *, dtype: _dtype | None = None) -> Tensor:
         """Mean over `dim`, or over everything."""
     def median(self, dim: _Any = None, keepdim: _bool = False) -> _Any:
         """The lower median of everything, or along `dim` with its position."""
-    def min(self, dim: _Any = None, keepdim: _bool = False, *, other: _Any = None) -> _Any: ...
+    def min(self, dim: _Any = None, keepdim: _bool = False, *, other: _Any = None) -> _Any:
+        """The smallest along a dimension, and where it is; without a dimension that of all, or of two tensors."""
     def minimum(self, other: Tensor | _Number) -> Tensor:
         """The smaller of two; NaN if either is."""
     def mm(self, mat2: Tensor) -> Tensor:
@@ -937,7 +944,7 @@ class Tensor:
         """x * y"""
     def mul_(self, other: Tensor | _Number) -> Tensor:
         """In-place form of `mul`."""
-    def multinomial(self, num_samples: _Any, replacement: _bool = False, *, generator: Generator | None = None, out: _Any = None) -> Tensor:
+    def multinomial(self, num_samples: _Any, replacement: _bool = False, *, generator: Generator | None = None, out: _Any = None) -> _Any:
         """Numbers of categories, drawn by weight, for a vector or for each row of weights."""
     def multiply(self, other: Tensor | _Number) -> Tensor:
         """x * y"""
@@ -985,7 +992,7 @@ class Tensor:
     def negative_(self) -> Tensor:
         """In-place form of `neg`."""
     def nelement(self) -> _int: ...
-    def new(self, *args: _Any, device: _Any = None) -> Tensor:
+    def new(self, *args: _Any, device: _Any = None) -> _Any:
         """A legacy constructor of this tensor's dtype."""
     def new_empty(self, *size: _Any, dtype: _dtype | None = None, device: _Any = None, requires_grad: _bool = False, layout: _Any = None, pin_memory: _bool = False, **named: _Any) -> Tensor:
         """new_empty: a new tensor of this tensor's dtype and device."""
@@ -1565,10 +1572,10 @@ def as_strided_copy(*args: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
 def as_strided_scatter(input: Tensor, src: _Any, *args: _Any, out: _Any = None, **kwargs: _Any) -> Tensor:
     """A copy of the tensor with the part that `as_strided` shows replaced."""
 
-def as_tensor(data: _Any, dtype: _dtype | None = None, device: _Any = None) -> Tensor:
+def as_tensor(data: _Any, dtype: _dtype | None = None, device: _Any = None) -> _Any:
     """Data as a tensor; a tensor or an array that fits is shared, not copied."""
 
-def asarray(obj: _Any, *, dtype: _dtype | None = None, device: _Any = None, copy: _Any = None, requires_grad: _bool = False) -> Tensor:
+def asarray(obj: _Any, *, dtype: _dtype | None = None, device: _Any = None, copy: _Any = None, requires_grad: _bool = False) -> _Any:
     """Any object that holds numbers as a tensor; `copy=False` refuses to copy."""
 
 def asin(input: Tensor, *, out: _Any = None) -> Tensor:
@@ -1622,10 +1629,10 @@ def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Any = 1, a
 def bartlett_window(window_length: _Any, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, out: _Any = None) -> Tensor:
     """A triangle."""
 
-def batch_norm(input: Tensor, weight: _Any, bias: _Any, running_mean: _Any, running_var: _Any, training: _bool, momentum: _Any, eps: _Any, cudnn_enabled: _bool = True, *, out: _Any = None) -> Tensor:
+def batch_norm(input: Tensor, weight: _Any, bias: _Any, running_mean: _Any, running_var: _Any, training: _bool, momentum: _Any, eps: _Any, cudnn_enabled: _bool = True, *, out: _Any = None) -> _Any:
     """Normalise each channel over the batch, or by running statistics."""
 
-def bernoulli(input: Tensor, p: _Any = None, *, generator: Generator | None = None, out: _Any = None) -> Tensor:
+def bernoulli(input: Tensor, p: _Any = None, *, generator: Generator | None = None, out: _Any = None) -> _Any:
     """1 with the probability that each element gives, or p, else 0."""
 
 bfloat16: _dtype
@@ -1633,7 +1640,7 @@ bfloat16: _dtype
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _Any = 0, *, out: _Any = None) -> Tensor:
     """How often each number occurs, or the sum of its weights."""
 
-def binomial(count: _Any, prob: _Any, generator: Generator | None = None) -> Tensor:
+def binomial(count: _Any, prob: _Any, generator: Generator | None = None) -> _Any:
     """A binomial number for each count and probability."""
 
 def bitwise_and(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Tensor:
@@ -1850,6 +1857,12 @@ def cosh(input: Tensor, *, out: _Any = None) -> Tensor:
 def cosh_(input: Tensor) -> Tensor:
     """In-place form of `cosh`."""
 
+def cosine_embedding_loss(input1: _Any, input2: _Any, target: _Any, margin: _Any = 0.0, reduction: _Any = 1, *, out: _Any = None) -> Tensor:
+    """1 - cosine where target is 1, max(0, cosine - margin) where it is -1."""
+
+def cosine_similarity(x1: _Any, x2: _Any, dim: _Any = 1, eps: _Any = 1e-08, *, out: _Any = None) -> Tensor:
+    """The cosine between vectors along `dim`."""
+
 def count_nonzero(input: Tensor, dim: _Dims = None, keepdim: _bool = False, *, out: _Any = None) -> Tensor:
     """How many elements are not zero."""
 
@@ -1858,6 +1871,9 @@ def cov(input: Tensor, *, correction: _Any = 1, fweights: _Any = None, aweights:
 
 def cross(input: Tensor, other: _Any, dim: _Any = None, *, out: _Any = None) -> Tensor:
     """The vector product along `dim`, or the first dimension of size 3."""
+
+def ctc_loss(log_probs: _Any, targets: _Any, input_lengths: _Any, target_lengths: _Any, blank: _Any = 0, reduction: _Any = 1, zero_infinity: _bool = False, *, out: _Any = None) -> Tensor:
+    """Minus the log-probability of sequences of labels over all their alignments."""
 
 def cummax(input: Tensor, dim: _int, *, out: _Any = None) -> return_types.cummax:
     """The largest so far along `dim`, and where it is."""
@@ -2107,7 +2123,7 @@ def fix(input: Tensor, *, out: _Any = None) -> Tensor:
 def fix_(input: Tensor) -> Tensor:
     """In-place form of `trunc`."""
 
-def flatten(input: Tensor, start_dim: _Any = 0, end_dim: _Any = -1, *, out: _Any = None) -> Tensor:
+def flatten(input: Tensor, start_dim: _Any = 0, end_dim: _Any = -1) -> Tensor:
     """Dimensions from `start_dim` to `end_dim` made one."""
 
 def flip(input: Tensor, *args: _Any, dims: _Any = None, out: _Any = None) -> Tensor:
@@ -2163,13 +2179,19 @@ def frac_(input: Tensor) -> Tensor:
 def frexp(input: Tensor, *, out: _Any = None) -> _Any:
     """input = mantissa * 2**exponent"""
 
+def frobenius_norm(input: Tensor, dim: _Any = ..., keepdim: _bool = False, *, out: _Any = None) -> Tensor:
+    """The root of the sum of squares."""
+
 def from_dlpack(ext_tensor: _Any, *, device: _Any = None, copy: _Any = None) -> Tensor:
     """A tensor over the memory of another library's array, or of a capsule."""
 
-def from_numpy(ndarray: _Any) -> Tensor:
+def from_file(filename: _Any, shared: _Any = None, size: _Any = 0, *, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False) -> _Any:
+    """A 1-d tensor over a file; shared, changes go to the file, which is made if need be."""
+
+def from_numpy(ndarray: _Any) -> _Any:
     """A tensor that shares an array's memory."""
 
-def frombuffer(buffer: _Any, *, dtype: _dtype | None = None, count: _Any = -1, offset: _Any = 0, requires_grad: _bool = False) -> Tensor:
+def frombuffer(buffer: _Any, *, dtype: _dtype | None = None, count: _Any = -1, offset: _Any = 0, requires_grad: _bool = False) -> _Any:
     """A 1-d tensor over the memory of an object that has Python's buffer protocol."""
 
 def full(size: _Any, fill_value: _Any, *, out: _Any = None, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False) -> Tensor:
@@ -2243,6 +2265,9 @@ def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _Any, paddi
 def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: _Any, padding_mode: _Any, align_corners: _Any, *, out: _Any = None) -> Tensor:
     """`grid_sample` of volumes, its modes given as numbers."""
 
+def group_norm(input: Tensor, num_groups: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enabled: _bool = True, *, out: _Any = None) -> _tuple[Tensor, ...]:
+    """Normalise each group of channels of each sample by its mean and deviation."""
+
 def gru(input: Tensor, *args: _Any, out: _Any = None) -> _tuple[Tensor, ...]:
     """Layers of `gru` over a batch of sequences; results and last states."""
 
@@ -2279,6 +2304,9 @@ def heaviside(input: Tensor, values: Tensor | _Number, *, out: _Any = None) -> T
 
 def heaviside_(input: Tensor, values: Tensor | _Number) -> Tensor:
     """In-place form of `heaviside`."""
+
+def hinge_embedding_loss(input: Tensor, target: _Any, margin: _Any = 1.0, reduction: _Any = 1, *, out: _Any = None) -> Tensor:
+    """input where target is 1, max(0, margin - input) where it is -1."""
 
 def histc(input: Tensor, bins: _Any = 100, min: _Any = 0, max: _Any = 0, *, out: _Any = None) -> Tensor:
     """How many elements lie in each of `bins` equal intervals between min and max."""
@@ -2366,6 +2394,9 @@ def initial_seed() -> _int:
 
 def inner(input: Tensor, other: _Any, *, out: _Any = None) -> Tensor:
     """Sums of products over the last dimension of both."""
+
+def instance_norm(input: Tensor, weight: _Any, bias: _Any, running_mean: _Any, running_var: _Any, use_input_stats: _Any, momentum: _Any, eps: _Any, cudnn_enabled: _bool = True, *, out: _Any = None) -> _Any:
+    """Normalise each channel of each sample over its places, or by running statistics."""
 
 int: _dtype
 
@@ -2460,11 +2491,17 @@ jagged: _layout
 def kaiser_window(window_length: _Any, periodic: _bool = True, beta: _Any = 12.0, *, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, out: _Any = None) -> Tensor:
     """Bessel's function of a half circle."""
 
+def kl_div(input: Tensor, target: _Any, reduction: _Any = 1, *, log_target: _bool = False, out: _Any = None) -> Tensor:
+    """How far log-probabilities are from a distribution."""
+
 def kron(input: Tensor, other: _Any, *, out: _Any = None) -> Tensor:
     """Every product of an element of one with the whole of the other, block by block."""
 
 def kthvalue(input: Tensor, k: _Any, dim: _Any = -1, keepdim: _bool = False, *, out: _Any = None) -> return_types.kthvalue:
     """The k-th smallest along `dim`, and where it is."""
+
+def layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enable: _bool = True, *, out: _Any = None) -> _tuple[Tensor, ...]:
+    """Subtract the mean over the last dimensions, divide by the deviation, scale and shift."""
 
 class layout:
     """How elements are stored: strided, or by their indices."""
@@ -2619,6 +2656,9 @@ def lu_unpack(LU_data: _Any, LU_pivots: _Any, unpack_data: _bool = True, unpack_
 def manual_seed(seed: _Any) -> Generator:
     """Seed the default generator."""
 
+def margin_ranking_loss(input1: _Any, input2: _Any, target: _Any, margin: _Any = 0.0, reduction: _Any = 1, *, out: _Any = None) -> Tensor:
+    """max(0, -target (input1 - input2) + margin)"""
+
 def masked_fill(input: Tensor, mask: Tensor | _Number, value: Tensor | _Number, *, out: _Any = None) -> Tensor:
     """x, but `value` where a mask holds."""
 
@@ -2640,7 +2680,8 @@ def matrix_exp(input: Tensor, *, out: _Any = None) -> Tensor:
 def matrix_power(input: Tensor, n: _Any, *, out: _Any = None) -> Tensor:
     """A square matrix multiplied by itself n times; its inverse if n is negative."""
 
-def max(input: Tensor, dim: _Any = None, keepdim: _bool = False, *, other: _Any = None, out: _Any = None) -> _Any: ...
+def max(input: Tensor, dim: _Any = None, keepdim: _bool = False, *, other: _Any = None, out: _Any = None) -> _Any:
+    """The largest along a dimension, and where it is; without a dimension that of all, or of two tensors."""
 
 def max_pool1d(input: Tensor, kernel_size: _Any, stride: _Any = ..., padding: _Any = 0, dilation: _Any = 1, ceil_mode: _bool = False, *, out: _Any = None) -> Tensor:
     """The largest of each window."""
@@ -2671,7 +2712,8 @@ class memory_format:
 def meshgrid(*tensors: _Any, indexing: _Any = None, out: _Any = None) -> _tuple[Tensor, ...]:
     """For each vector, the grid of its values over all combinations."""
 
-def min(input: Tensor, dim: _Any = None, keepdim: _bool = False, *, other: _Any = None, out: _Any = None) -> _Any: ...
+def min(input: Tensor, dim: _Any = None, keepdim: _bool = False, *, other: _Any = None, out: _Any = None) -> _Any:
+    """The smallest along a dimension, and where it is; without a dimension that of all, or of two tensors."""
 
 def minimum(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Tensor:
     """The smaller of two; NaN if either is."""
@@ -2697,7 +2739,7 @@ def mul(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Tensor:
 def mul_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """In-place form of `mul`."""
 
-def multinomial(input: Tensor, num_samples: _Any, replacement: _bool = False, *, generator: Generator | None = None, out: _Any = None) -> Tensor:
+def multinomial(input: Tensor, num_samples: _Any, replacement: _bool = False, *, generator: Generator | None = None, out: _Any = None) -> _Any:
     """Numbers of categories, drawn by weight, for a vector or for each row of weights."""
 
 def multiply(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Tensor:
@@ -2756,7 +2798,7 @@ def native_dropout_backward(grad_output: _Any, mask: _Any, scale: _Any, *, out: 
 def native_group_norm(input: Tensor, weight: _Any, bias: _Any, N: _Any, C: _Any, HxW: _Any, group: _Any, eps: _Any, *, out: _Any = None) -> _tuple[Tensor, ...]:
     """group_norm, with the means and the inverses of the deviations."""
 
-def native_layer_norm(input: Tensor, normalized_shape: _Any, weight: Tensor, bias: Tensor, eps: _Any, *, out: _Any = None) -> Tensor:
+def native_layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any, bias: _Any, eps: _Any, *, out: _Any = None) -> _tuple[Tensor, ...]:
     """layer_norm, with the means and the inverses of the deviations."""
 
 def ne(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Tensor:
@@ -2801,7 +2843,10 @@ def nonzero_static(input: Tensor, *, size: _Any, fill_value: _Any = -1, out: _An
 def norm(input: Tensor, p: _str = 'fro', dim: _Any = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: _Any = None) -> Tensor:
     """A norm of vectors, or with p="nuc" of matrices."""
 
-def normal(mean: _Any = 0.0, std: _Any = 1.0, size: _Any = None, *, generator: Generator | None = None, out: _Any = None, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False) -> Tensor:
+def norm_except_dim(v: _Any, pow: _Any = 2, dim: _Any = 0, *, out: _Any = None) -> Tensor:
+    """Norms over all dimensions but one; over all of them if dim is -1."""
+
+def normal(mean: _Any = 0.0, std: _Any = 1.0, size: _Any = None, *, generator: Generator | None = None, out: _Any = None, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False) -> _Any:
     """Normal numbers around a mean, a number or a tensor, with a deviation, likewise."""
 
 def not_equal(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Tensor:
@@ -2810,10 +2855,13 @@ def not_equal(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Te
 def not_equal_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """In-place form of `ne`."""
 
+def nuclear_norm(input: Tensor, dim: _Any = ..., keepdim: _bool = False, *, out: _Any = None) -> Tensor:
+    """The sum of the singular values."""
+
 def numel(input: Tensor) -> _int:
     """How many elements there are."""
 
-def ones(*size: _Any, out: _Any = None, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, **named: _Any) -> Tensor:
+def ones(*size: _Any, out: _Any = None, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, memory_format: _Any = None, **named: _Any) -> Tensor:
     """A tensor of ones, of the given size."""
 
 def ones_like(input: Tensor, *, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, memory_format: _Any = None) -> Tensor:
@@ -2827,6 +2875,9 @@ def ormqr(input: Tensor, tau: _Any, other: _Any, left: _bool = True, transpose: 
 
 def outer(input: Tensor, vec2: _Any, *, out: _Any = None) -> Tensor:
     """Every product of an element of one vector with an element of another."""
+
+def pairwise_distance(x1: _Any, x2: _Any, p: _Any = 2.0, eps: _Any = 1e-06, keepdim: _bool = False, *, out: _Any = None) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
 
 def pca_lowrank(A: _Any, q: _Any = None, center: _bool = True, niter: _Any = 2, *, out: _Any = None) -> _tuple[Tensor, ...]:
     """(U, S, V) of rank q of a matrix whose columns are first centred."""
@@ -2851,8 +2902,11 @@ def pixel_shuffle(input: Tensor, upscale_factor: _Any, *, out: _Any = None) -> T
 def pixel_unshuffle(input: Tensor, downscale_factor: _Any, *, out: _Any = None) -> Tensor:
     """Blocks of r by r pixels gathered into groups of r * r channels."""
 
-def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+def poisson(input: Tensor, generator: Generator | None = None) -> _Any:
     """A Poisson number for each rate."""
+
+def poisson_nll_loss(input: Tensor, target: _Any, log_input: _Any, full: _Any, eps: _Any, reduction: _Any, *, out: _Any = None) -> Tensor:
+    """Minus the log-likelihood of counts under Poisson distributions."""
 
 def polar(abs: Tensor, angle: Tensor | _Number, *, out: _Any = None) -> Tensor:
     """abs * exp(1j * angle)"""
@@ -2964,6 +3018,9 @@ def resolve_neg(x: _Any) -> _Any: ...
 
 def result_type(tensor1: _Any, tensor2: _Any) -> _dtype:
     """The dtype that an arithmetic op on these operands gives."""
+
+def rms_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, eps: _Any = None, *, out: _Any = None) -> _Any:
+    """Divide by the root mean square over the last dimensions, and scale."""
 
 def rnn_relu(input: Tensor, *args: _Any, out: _Any = None) -> _tuple[Tensor, ...]:
     """Layers of `rnn_relu` over a batch of sequences; results and last states."""
@@ -3245,7 +3302,7 @@ def tanh(input: Tensor, *, out: _Any = None) -> Tensor:
 def tanh_(input: Tensor) -> Tensor:
     """In-place form of `tanh`."""
 
-def tensor(data: _Any, *, dtype: _dtype | None = None, device: _Any = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
+def tensor(data: _Any, *, dtype: _dtype | None = None, device: _Any = None, requires_grad: _bool = False, pin_memory: _bool = False) -> _Any:
     """A new tensor holding a copy of numbers, nested sequences or an array."""
 
 def tensor_split(input: Tensor, indices_or_sections: _Any = None, dim: _Any = 0, *, indices: _Any = None, sections: _Any = None, out: _Any = None) -> _tuple[Tensor, ...]:
@@ -3295,6 +3352,9 @@ def tril_(input: Tensor, diagonal: _Any = 0) -> Tensor:
 
 def tril_indices(row: _Any, col: _Any, offset: _Any = 0, *, dtype: _dtype | None = ..., device: _Any = None, layout: _Any = None, out: _Any = None) -> Tensor:
     """The places of the lower triangle of a matrix."""
+
+def triplet_margin_loss(anchor: _Any, positive: _Any, negative: _Any, margin: _Any = 1.0, p: _Any = 2, eps: _Any = 1e-06, swap: _bool = False, reduction: _Any = 1, *, out: _Any = None) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d being a p-norm."""
 
 def triu(input: Tensor, diagonal: _Any = 0, *, out: _Any = None) -> Tensor:
     """The upper triangle, zeros elsewhere."""
@@ -3415,7 +3475,7 @@ def xlogy_(input: Tensor, other: Tensor | _Number) -> Tensor:
 def zero_(input: Tensor, *, out: _Any = None) -> Tensor:
     """0 everywhere, in place."""
 
-def zeros(*size: _Any, out: _Any = None, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, **named: _Any) -> Tensor:
+def zeros(*size: _Any, out: _Any = None, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, memory_format: _Any = None, **named: _Any) -> Tensor:
     """A tensor of zeros, of the given size."""
 
 def zeros_like(input: Tensor, *, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, memory_format: _Any = None) -> Tensor:
@@ -3618,9 +3678,12 @@ __all__ = [
     "cos_",
     "cosh",
     "cosh_",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "count_nonzero",
     "cov",
     "cross",
+    "ctc_loss",
     "cummax",
     "cummin",
     "cumprod",
@@ -3714,7 +3777,9 @@ __all__ = [
     "frac",
     "frac_",
     "frexp",
+    "frobenius_norm",
     "from_dlpack",
+    "from_file",
     "from_numpy",
     "frombuffer",
     "full",
@@ -3741,6 +3806,7 @@ __all__ = [
     "grid_sampler",
     "grid_sampler_2d",
     "grid_sampler_3d",
+    "group_norm",
     "gru",
     "gru_cell",
     "gt",
@@ -3755,6 +3821,7 @@ __all__ = [
     "has_spectral",
     "heaviside",
     "heaviside_",
+    "hinge_embedding_loss",
     "histc",
     "histogram",
     "histogramdd",
@@ -3781,6 +3848,7 @@ __all__ = [
     "inference_mode",
     "initial_seed",
     "inner",
+    "instance_norm",
     "int",
     "int16",
     "int32",
@@ -3814,8 +3882,10 @@ __all__ = [
     "istft",
     "jagged",
     "kaiser_window",
+    "kl_div",
     "kron",
     "kthvalue",
+    "layer_norm",
     "layout",
     "lcm",
     "lcm_",
@@ -3867,6 +3937,7 @@ __all__ = [
     "lu_solve",
     "lu_unpack",
     "manual_seed",
+    "margin_ranking_loss",
     "masked_fill",
     "masked_fill_",
     "masked_scatter",
@@ -3927,15 +3998,18 @@ __all__ = [
     "nonzero",
     "nonzero_static",
     "norm",
+    "norm_except_dim",
     "normal",
     "not_equal",
     "not_equal_",
+    "nuclear_norm",
     "numel",
     "ones",
     "ones_like",
     "orgqr",
     "ormqr",
     "outer",
+    "pairwise_distance",
     "pca_lowrank",
     "pdist",
     "permute",
@@ -3945,6 +4019,7 @@ __all__ = [
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson",
+    "poisson_nll_loss",
     "polar",
     "polygamma",
     "positive",
@@ -3983,6 +4058,7 @@ __all__ = [
     "resolve_conj",
     "resolve_neg",
     "result_type",
+    "rms_norm",
     "rnn_relu",
     "rnn_relu_cell",
     "rnn_tanh",
@@ -4094,6 +4170,7 @@ __all__ = [
     "tril",
     "tril_",
     "tril_indices",
+    "triplet_margin_loss",
     "triu",
     "triu_",
     "triu_indices",

@@ -534,3 +534,22 @@ def test_gradcheck_finds_a_wrong_gradient():
 def test_variable_is_a_tensor():
     x = torch.autograd.Variable(torch.ones(2), requires_grad=True)
     assert isinstance(x, torch.autograd.Variable) and x.requires_grad
+
+
+def test_the_step_of_a_function_is_its_context():
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.scale = 3
+            ctx.save_for_backward(x)
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.scale
+
+    x = leaf(2.0)
+    y = Scaled.apply(x)
+    assert y.grad_fn.scale == 3 and y.grad_fn.saved_tensors[0] is x
+    with pytest.raises(AttributeError, match="ScaledBackward"):
+        assert y.grad_fn.nothing

@@ -64,13 +64,15 @@ def test_info(kernel_folder, capsys):
 
 
 def test_cache_is_shown_and_emptied(kernel_folder, capsys):
-    for name in "ab":
-        (kernel_folder / name).write_bytes(bytes(500_000))
+    for digit in "ab":
+        (kernel_folder / (digit * 64)).write_bytes(bytes(500_000))
+    stranger = kernel_folder / "notes.txt"
+    stranger.write_text("not a kernel")
     assert main(["cache"]) == 0
     assert "2 kernels, 1.0 MB" in capsys.readouterr().out
     assert main(["cache", "clear"]) == 0
     assert "2 kernels removed" in capsys.readouterr().out
-    assert not list(kernel_folder.iterdir())
+    assert list(kernel_folder.iterdir()) == [stranger]
 
 
 class Terminal(io.StringIO):

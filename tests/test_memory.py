@@ -441,9 +441,10 @@ def test_dlpack_keeps_the_memory():
     del x
     churn()
     assert array[:3].tolist() == [0.0, 1.0, 2.0]
-    back = torch.from_dlpack(array)
-    del array
-    churn()
+    source = np.arange(100.0)
+    back = torch.from_dlpack(source)
+    del source
+    np.full(100, -1.0), churn()
     assert back[-1].item() == 99.0
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from . import dtype as dt
 from . import expr as ex
 from .expr import Expr
-from .kernel import Fold
+from .kernel import Fold, Store
 
 if TYPE_CHECKING:
     each: TypeAlias = Any
@@ -41,10 +41,12 @@ class Result(NamedTuple):
 
 
 class Rows:
-    """Records the folds of a row program. `wide` sums float32 in float64, for very long rows."""
+    """Records the folds of a row program. `wide` sums float32 in float64, for very long rows;
+    `exact` results have the dtype that elements are computed in.
+    """
 
-    def __init__(self, axis: int, count: Expr, wide: bool = False):
-        self.position, self.count, self.wide = ex.index(axis), count, wide
+    def __init__(self, axis: int, count: Expr, wide: bool = False, exact: bool = True):
+        self.position, self.count, self.wide, self.exact = ex.index(axis), count, wide, exact
         self.stages: list[tuple[str, object]] = []
         self._states = 0
 
@@ -74,6 +76,16 @@ class Rows:
         best, other = (ex.make("state", (), k, value.dtype) for k in (0, 1))
         return self._fold([ex.const(float("-inf"), value.dtype)], [ex.maximum(best, value)],
                           [ex.maximum(best, other)])[0]
+
+    def draft(self, value: Expr) -> Expr:
+        """A value noted where the first result, one for each place, will be; and read from there.
+
+        For what is dear to compute twice. Where results are narrower than elements it is the value.
+        """
+        if not self.exact:
+            return value
+        self.stages.append(("map", (Store(0, value),)))
+        return ex.input(0, value.dtype)
 
     def each(self, value: Expr, dtype: dt.dtype | None = None) -> Result:
         return Result(each, value, dtype)

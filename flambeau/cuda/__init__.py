@@ -1,7 +1,6 @@
 """CUDA, which there is none of: what programs ask before they use it, and clear refusals after."""
 
 import contextlib
-import importlib
 
 import flambeau
 
@@ -162,9 +161,3 @@ def stream(stream):
     if stream is not None:
         raise RuntimeError("torch.cuda.stream requires CUDA support")
     return contextlib.nullcontext()
-
-
-def __getattr__(name):
-    if name == "amp":
-        return importlib.import_module("flambeau.cuda.amp")
-    raise AttributeError(f"module 'flambeau.cuda' has no attribute '{name}'")

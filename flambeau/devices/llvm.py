@@ -177,6 +177,7 @@ class Lowering:
         """Sizes and strides: constants of a dense kernel, else read from the layout array."""
         kernel, w = self.kernel, self.w
         loops = kernel.kept + kernel.reduced
+        self.own: list[list[str]]
         if kernel.dense and kernel.reduced:  # one place, and all elements folded into it
             self.sizes = ["1", "%last"]
             self.strides = [["0", "0" if o.written else str(o.dtype.itemsize)]
@@ -187,7 +188,7 @@ class Lowering:
             self.sizes = ["%last"]
             self.strides = [[str(o.dtype.itemsize if o.step == "1" else 0)]
                             for o in kernel.operands]
-            self.own: list[list[str]] = [[] for _ in kernel.operands]
+            self.own = [[] for _ in kernel.operands]
             return
         w.do("%layout = inttoptr i64 %last to ptr")
         position = iter(range(10**6))

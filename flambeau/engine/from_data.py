@@ -60,7 +60,8 @@ def as_tensor(data, dtype=None, device=None):
     if isinstance(data, np.ndarray) and where is CPU and _shareable(data):
         x = convert.from_numpy(data)
         return x if kind is None else engine.cast(x, kind)
-    return moved(convert.from_data(data, kind, where), where)
+    found = _simple(data, kind) if where is CPU else None
+    return moved(convert.from_data(data, kind, where), where) if found is None else found
 
 
 def _shareable(array: np.ndarray) -> bool:

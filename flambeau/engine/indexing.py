@@ -450,6 +450,7 @@ def _assignment(sig, key: tuple, value):
         given = value.sig
         if sig.device is META or given.device is META or given.rank > part.rank:
             return None, 0, 0, None
+        sh.broadcast("copy_", part.shape, given.shape)
         plan = pw.plan(engine.identity, (given,), (), part)
     elif sig.device is META or sig.dtype.kind == "c":
         return None, 0, 0, None
@@ -542,5 +543,7 @@ engine.fitting = _fitting
 engine.nonzero = nonzero
 engine.overwritten = overwritten
 _, _context = fronts.adopt(getitem, _plans, "v", "__getitem__", "x[index]", True)
-Tensor.__getitem__ = fronts.method(_context, "v", "__getitem__", "x[index]")
+# Python reads the signature of native code from its documentation.
+Tensor.__getitem__ = fronts.method(_context, "v", "__getitem__",
+                                   "__getitem__($self, index, /)\n--\n\nx[index]")
 Tensor.__setitem__ = setitem

@@ -8,6 +8,7 @@ and every view of it is recorded anew.
 from __future__ import annotations
 
 from ..core import dtype as dt
+from ..core import shape as sh
 from ..core.device import META
 from ..ops.declare import Pointwise
 from .eager import alias, changed, check_writable, engine, overlaps, pointwise_into
@@ -196,6 +197,8 @@ def _check_out(name: str, found: dt.dtype, args, out: Tensor) -> None:
 def copy_into(target: Tensor, source: Tensor) -> None:
     """Copy elements, converting dtype and broadcasting; nothing is recorded."""
     if target.sig.numel and target.sig.device is not META:
+        if source.sig is not target.sig:
+            sh.broadcast("copy_", target.sig.shape, source.sig.shape)
         pointwise_into(engine.identity, target, (source,), {})
 
 

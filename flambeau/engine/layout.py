@@ -8,7 +8,6 @@ from math import prod
 from ..core import shape as sh
 from ..core.kernel import Operand
 
-
 #: strides along the lanes that kernels know; any other is "s"
 STEPS = {1: "1", 0: "0", -1: "-1"}
 

@@ -66,6 +66,9 @@ class Node:
     def __getattr__(self, name):
         if name.startswith("_saved_"):
             return self.back.saved(self, name.removeprefix("_saved_"))
+        own = getattr(self.back, "ctx", None)  # a custom function's context is its step
+        if own is not None and hasattr(own, name):
+            return getattr(own, name)
         raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
 
 

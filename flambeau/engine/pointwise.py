@@ -141,7 +141,7 @@ def split_attributes(op: Pointwise, attributes: dict):
     keyed: list[tuple[str, Any]] = []
     numbers = []
     for name in op.attributes:
-        value = attributes.get(name, op.defaults.get(name))
+        value: Any = attributes.get(name, op.defaults.get(name))
         if hasattr(value, "item"):  # a number in a tensor, or one of numpy's
             value = attributes[name] = value.item()
         if type(value) in (float, int) and name not in op.baked:

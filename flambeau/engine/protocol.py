@@ -213,9 +213,11 @@ def iterate(x: Tensor):
 
 def truth(x: Tensor) -> bool:
     if x.sig.numel == 0:
-        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+        raise RuntimeError("Boolean value of Tensor with no values is ambiguous; its shape is "
+                           f"{tuple(x.sig.shape)}")
     if x.sig.numel > 1:
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous; its "
+                           f"shape is {tuple(x.sig.shape)}: use .any() or .all()")
     return bool(convert.item(x))
 
 
@@ -255,8 +257,10 @@ def format_one(x: Tensor, spec: str) -> str:
 
 def element_number(kind):
     def convert_to(x: Tensor):
-        value = convert.item(x)
-        return kind(value)
+        if x.sig.numel != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars; "
+                             f"{kind.__name__}() was given one of shape {tuple(x.sig.shape)}")
+        return kind(convert.item(x))
     return convert_to
 
 

@@ -25,7 +25,8 @@ from .tensor import Signature, Tensor, empty, signature
 
 
 def reduction_front(op: Reduction):
-    plans, kin_plans = new_table(), {}
+    plans = new_table()
+    kin_plans: dict = {}
     several = op.results is not None
     defaults = tuple(op.defaults[name] for name in op.attributes if name in op.defaults)
 

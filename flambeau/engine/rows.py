@@ -61,7 +61,7 @@ def _recorded(program: Program, dtypes, numbers, axis: int, outs: int, wide: boo
             params.append(compute)
         else:
             values[name] = given[0]
-    rows = Rows(axis, ex.param(0, compute), wide)
+    rows = Rows(axis, ex.param(0, compute), wide, dtypes[0] is compute)
     found = program.body(rows, *elements, **values)
     return (found,) if isinstance(found, Result) else tuple(found), rows.stages, tuple(params)
 

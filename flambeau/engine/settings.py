@@ -9,7 +9,7 @@ from ..core import device as places
 from ..core import dtype as dt
 from ..core import printing
 from ..core import shape as sh
-from . import create, legacy, protocol
+from . import convert, create, legacy, protocol
 from .modes import modes
 from .tensor import Size, Tensor
 
@@ -281,7 +281,18 @@ def is_warn_always_enabled() -> bool:
     return Settings.warn_always
 
 
-# -- anomalies -----------------------------------------------------------------------------------
+# -- assertions and anomalies ----------------------------------------------------------------------
+
+
+def _assert(condition, message) -> None:
+    """assert, as a function."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def _shape_as_tensor(x: Tensor) -> Tensor:
+    """The shape as a tensor of integers."""
+    return convert.from_data(list(x.sig.shape), dt.int64)
 
 
 def is_anomaly_enabled() -> bool:

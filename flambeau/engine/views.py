@@ -76,7 +76,8 @@ def view_front(op: View):
 def plain_front(op: View):
     """The front of a view that is no part of the graph: it knows no base."""
 
-    def front(x):
+    def front(input):
+        x = input
         if x.sig.tag is not None:
             found = intercepted(op, (x,), {})
             if found is not None:

@@ -42,7 +42,7 @@ def eig(A: Tensor, *, out: _Any = None) -> return_types.linalg_eig:
     """(eigenvalues, eigenvectors) of a square matrix, complex."""
 
 def eigh(A: Tensor, UPLO: _str = 'L', *, out: _Any = None) -> return_types.linalg_eigh:
-    """(eigenvalues, eigenvectors) of a symmetric or hermitian matrix, one triangle of which is read."""
+    """(eigenvalues, eigenvectors) of a symmetric or hermitian matrix, read from one triangle."""
 
 def eigvals(A: _Any, *, out: _Any = None) -> Tensor:
     """The eigenvalues of a square matrix, complex."""

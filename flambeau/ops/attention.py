@@ -27,10 +27,10 @@ def _masked(score, mask):
 @row_program
 def masked_softmax(rows, scores: each, mask: each, *, scale):
     """softmax of scaled and masked scores; a row that is masked altogether is zero."""
-    score = _masked(scores * scale, mask)
+    score = rows.draft(_masked(scores * scale, mask)) if mask is not None else scores * scale
     largest = rows.max(score)
-    raised = e.call("exp", score - largest)
-    share = raised / rows.sum(raised)
+    raised = rows.draft(e.call("exp", score - largest))
+    share = raised * (1 / rows.sum(raised))
     return rows.each(e.where(largest == -math.inf, e.const(0, share.dtype), share))
 
 

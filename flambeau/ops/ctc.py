@@ -9,6 +9,7 @@ import numpy as np
 from ..core import dtype as dt
 from .declare import SAME, T, composite, engine, library, registry
 from .loss_reduction import reduction_of
+from .refusal import no_kernel
 
 
 @library(SAME, method=False, function_form=False, backward="CtcLossBackward0")
@@ -75,6 +76,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     reduction = reduction_of(reduction)
     if targets.dtype not in (dt.int64, dt.int32):
         raise RuntimeError(f"ctc_loss: targets must be Long or Int, got {targets.dtype}")
+    if log_probs.dtype not in (dt.float32, dt.float64):
+        raise no_kernel("ctc_loss_cpu", log_probs.dtype)
     if log_probs.dim() not in (2, 3):
         raise RuntimeError(f"ctc_loss: log_probs must be 2-D or 3-D, got {log_probs.dim()}-D")
     batched = log_probs.dim() == 3

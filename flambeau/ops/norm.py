@@ -190,6 +190,11 @@ def _layer_dims(input, normalized_shape, weight, bias) -> tuple[int, ...]:
     """The dimensions of a layer, of signatures that fit together."""
     dims = _row_dims("layer_norm", input, normalized_shape, weight, bias)
     _require_floats("LayerNormKernelImpl", input)
+    for tensor in (weight, bias):
+        if tensor is not None and tensor.dtype is not input.dtype and not (
+                input.dtype.itemsize == 2 and tensor.dtype is dt.float32):
+            raise RuntimeError("layer_norm: mixed dtype (CPU): all inputs must share same "
+                               f"datatype, got {input.dtype} and {tensor.dtype}.")
     return dims
 
 

@@ -28,6 +28,11 @@ def _gates(x, count: int):
     return [registry["narrow"](x, x.dim() - 1, k * size, size) for k in range(count)]
 
 
+def _by_gate(x, count: int):
+    """The same with gates and units as dimensions of their own."""
+    return engine.reshape(x, (*x.shape[:-1], count, x.shape[-1] // count))
+
+
 def _steps(x):
     return [registry["select"](x, 0, t) for t in range(x.shape[0])]
 
@@ -56,10 +61,6 @@ def _through_parts(by_ops, g, inputs, *settings):
     outs, gradients = [o for o, _ in pairs], [gradient for _, gradient in pairs]
     found = iter(engine.gradients(outs, wanted, gradients))
     return tuple(next(found) if x is not None and x.requires_grad else None for x in inputs)
-
-
-def _sum(a, b):
-    return a if b is None else b if a is None else a + b
 
 
 # -- plain layers ----------------------------------------------------------------------------------
@@ -104,8 +105,8 @@ def plain_sequence(g, x, h, weight, bias, kind, out):
 def lstm_sequence(x: T, h: T, c: T, weight: T, bias: T):
     """Hidden states and cells, step by step."""
     states, cells = [], []
-    for step in _steps(x):
-        h, c = lstm_step(*_gates(step, 4), *_gates(_linear(h, weight, bias), 4), c, dims=())
+    for step in _steps(_by_gate(x, 4)):
+        h, c = lstm_step(step, _by_gate(_linear(h, weight, bias), 4), c, dims=(1,))
         states.append(h)
         cells.append(c)
     return engine.stack(states, 0), engine.stack(cells, 0)
@@ -133,20 +134,19 @@ def lstm_sequence(g, x, h, c, weight, bias, out):
     if engine.recording():
         return _through_parts(_lstm_by_ops, g, (x, h, c, weight, bias))
     states, cells = out
-    before, gates = _before(states, h), None
+    before = _before(states, h)
     gates = x + engine.reshape(_linear(engine.reshape(before, (-1, h.shape[-1])), weight, bias),
                                x.shape)
-    cells_before, gh = _before(cells, c), g[0] if g[0] is not None else engine.zeros_like(states)
-    gc = None if g[1] is None else _steps(g[1])
+    gates = _steps(_by_gate(gates, 4))
+    cells_before, cells = _steps(_before(cells, c)), _steps(cells)
+    gh = _steps(g[0] if g[0] is not None else engine.zeros_like(states))
+    gc = [None] * len(gh) if g[1] is None else _steps(g[1])
     more_h = more_c = None
     slopes = []
-    for t in range(x.shape[0] - 1, -1, -1):
-        own = _sum(registry["select"](gh, 0, t), more_h)
-        cell = _sum(None if gc is None else gc[t], more_c)
-        *parts, more_c = lstm_step_back(
-            *_gates(registry["select"](gates, 0, t), 4), registry["select"](cells_before, 0, t),
-            registry["select"](cells, 0, t), own, cell, dims=())
-        slopes.append(engine.cat(parts, 1))
+    for t in range(len(gh) - 1, -1, -1):
+        slope, more_c = lstm_step_back(gates[t], cells_before[t], cells[t], gh[t], more_h, gc[t],
+                                       more_c, dims=(1,))
+        slopes.append(engine.reshape(slope, (h.shape[0], weight.shape[0])))
         more_h = registry["mm"](slopes[-1], weight)
     slopes = engine.stack(slopes[::-1], 0)
     return slopes, more_h, more_c, *_weight_gradients(slopes, before, weight, bias)
@@ -159,8 +159,8 @@ def lstm_sequence(g, x, h, c, weight, bias, out):
 def gru_sequence(x: T, h: T, weight: T, bias: T):
     """Hidden states, step by step."""
     states = []
-    for step in _steps(x):
-        h = gru_step(*_gates(step, 3), *_gates(_linear(h, weight, bias), 3), h, dims=())
+    for step in _steps(_by_gate(x, 3)):
+        h = gru_step(step, _by_gate(_linear(h, weight, bias), 3), h, dims=(1,))
         states.append(h)
     return (engine.stack(states, 0),)
 
@@ -189,15 +189,13 @@ def gru_sequence(g, x, h, weight, bias, out):
     before = _before(out, h)
     from_states = engine.reshape(
         _linear(engine.reshape(before, (-1, h.shape[-1])), weight, bias), x.shape)
+    inputs, states = _steps(_by_gate(x, 3)), _steps(_by_gate(from_states, 3))
+    earlier, gs = _steps(before), _steps(g)
     more, by_input, by_state = None, [], []
-    for t in range(x.shape[0] - 1, -1, -1):
-        own = _sum(registry["select"](g, 0, t), more)
-        reset, update, candidate, carried, kept = gru_step_back(
-            *_gates(registry["select"](x, 0, t), 3),
-            *_gates(registry["select"](from_states, 0, t), 3),
-            registry["select"](before, 0, t), own, dims=())
-        by_input.append(engine.cat([reset, update, candidate], 1))
-        by_state.append(engine.cat([reset, update, carried], 1))
+    for t in range(len(gs) - 1, -1, -1):
+        one, other, kept = gru_step_back(inputs[t], states[t], earlier[t], gs[t], more, dims=(1,))
+        by_input.append(engine.reshape(one, (h.shape[0], weight.shape[0])))
+        by_state.append(engine.reshape(other, (h.shape[0], weight.shape[0])))
         more = kept + registry["mm"](by_state[-1], weight)
     slopes = engine.stack(by_state[::-1], 0)
     return (engine.stack(by_input[::-1], 0), more,

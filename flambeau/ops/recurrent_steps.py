@@ -1,9 +1,12 @@
-"""One step of each recurrent layer, forward and back: a kernel for all its gates."""
+"""One step of each recurrent layer, forward and back: a kernel for all its gates.
+
+Gates lie along the second of (batch, gates, units), which is the row of these programs.
+"""
 
 from __future__ import annotations
 
 from ..core import expr as e
-from ..core.rows import each, row_program
+from ..core.rows import each, once, row_program
 
 
 def _sigmoid(x):
@@ -12,6 +15,24 @@ def _sigmoid(x):
 
 def _tanh(x):
     return e.call("tanh", x)
+
+
+def _gates(rows, value, count: int):
+    """The elements of a row, one by one."""
+    zero = e.const(0, value.dtype)
+    return rows.sums(*(e.where(rows.position == k, value, zero) for k in range(count)))
+
+
+def _in_order(rows, values):
+    """A row of these elements."""
+    found = values[-1]
+    for k in range(len(values) - 2, -1, -1):
+        found = e.where(rows.position == k, values[k], found)
+    return rows.each(found)
+
+
+def _plus(a, b):
+    return a if b is None else a + b
 
 
 ACTIVATIONS = {"tanh": _tanh, "relu": lambda x: e.maximum(x, 0)}
@@ -28,42 +49,45 @@ def plain_step(rows, x: each, h: each, *, kind):
 @row_program
 def plain_step_back(rows, g: each, more: each, out: each, *, kind):
     """The gradient before the activation."""
-    return rows.once(SLOPES[kind](g if more is None else g + more, out))
+    return rows.once(SLOPES[kind](_plus(g, more), out))
 
 
 @row_program
-def lstm_step(rows, i: each, f: each, g: each, o: each, hi: each, hf: each, hg: each, ho: each,
-              c: each):
-    """The next cell and hidden state."""
-    cell = _sigmoid(f + hf) * c + _sigmoid(i + hi) * _tanh(g + hg)
-    return rows.once(_sigmoid(o + ho) * _tanh(cell)), rows.once(cell)
+def lstm_step(rows, x: each, h: each, c: once):
+    """The next hidden state and cell."""
+    i, f, g, o = _gates(rows, x + h, 4)
+    cell = _sigmoid(f) * c + _sigmoid(i) * _tanh(g)
+    return rows.once(_sigmoid(o) * _tanh(cell)), rows.once(cell)
 
 
 @row_program
-def lstm_step_back(rows, i: each, f: each, g: each, o: each, c: each, cell: each, gh: each,
-                   gc: each):
+def lstm_step_back(rows, gates: each, c: once, cell: once, gh: once, more_h: once, gc: once,
+                   more_c: once):
     """The gradients of the four gates and of the cell before."""
+    i, f, g, o = _gates(rows, gates, 4)
     i, f, g, o, new = _sigmoid(i), _sigmoid(f), _tanh(g), _sigmoid(o), _tanh(cell)
-    slope = gh * o * (1 - new * new)
-    slope = slope if gc is None else slope + gc
-    return (rows.once(slope * g * i * (1 - i)), rows.once(slope * c * f * (1 - f)),
-            rows.once(slope * i * (1 - g * g)), rows.once(gh * new * o * (1 - o)),
+    gh = _plus(gh, more_h)
+    slope = _plus(_plus(gh * o * (1 - new * new), gc), more_c)
+    return (_in_order(rows, (slope * g * i * (1 - i), slope * c * f * (1 - f),
+                             slope * i * (1 - g * g), gh * new * o * (1 - o))),
             rows.once(slope * f))
 
 
 @row_program
-def gru_step(rows, r: each, z: each, n: each, hr: each, hz: each, hn: each, h: each):
+def gru_step(rows, x: each, h: each, state: once):
     """The next hidden state."""
+    (r, z, n), (hr, hz, hn) = _gates(rows, x, 3), _gates(rows, h, 3)
     new = _tanh(n + _sigmoid(r + hr) * hn)
-    return rows.once((h - new) * _sigmoid(z + hz) + new)
+    return rows.once((state - new) * _sigmoid(z + hz) + new)
 
 
 @row_program
-def gru_step_back(rows, r: each, z: each, n: each, hr: each, hz: each, hn: each, h: each, g: each):
-    """The gradients of reset, update and candidate, of what the state adds to the candidate, and
-    of the state where it is carried over."""
-    r, z = _sigmoid(r + hr), _sigmoid(z + hz)
+def gru_step_back(rows, x: each, h: each, state: once, g: once, more: once):
+    """The gradients of what input and state give to the gates, and of the state carried over."""
+    (r, z, n), (hr, hz, hn) = _gates(rows, x, 3), _gates(rows, h, 3)
+    r, z, g = _sigmoid(r + hr), _sigmoid(z + hz), _plus(g, more)
     new = _tanh(n + r * hn)
     candidate = g * (1 - z) * (1 - new * new)
-    return (rows.once(candidate * hn * r * (1 - r)), rows.once(g * (h - new) * z * (1 - z)),
-            rows.once(candidate), rows.once(candidate * r), rows.once(g * z))
+    reset, update = candidate * hn * r * (1 - r), g * (state - new) * z * (1 - z)
+    return (_in_order(rows, (reset, update, candidate)),
+            _in_order(rows, (reset, update, candidate * r)), rows.once(g * z))

@@ -27,7 +27,7 @@ def _operand(name: str, input, dtype):
 @row_program
 def shares(rows, x: each):
     """Each exponential's share of a row's sum of them."""
-    raised = exp(x - rows.max(x))
+    raised = rows.draft(exp(x - rows.max(x)))
     return rows.each(raised / rows.sum(raised))
 
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .shuffle import shuffle
+
 CHUNK = 1 << 15  # elements drawn at once, so that what lies between stays in the cache
 
 
@@ -229,12 +231,7 @@ def permutation(rng, n, dtype="int64"):
 
 def shuffled(rng, n):
     """Fisher-Yates: each place swaps with itself or a later one."""
-    here = np.arange(max(n - 1, 0), dtype=np.uint64)
-    partners = rng.words(here.size).astype(np.uint64) % (np.uint64(n) - here) + here
-    order = list(range(n))
-    for i, j in enumerate(partners.tolist()):
-        order[i], order[j] = order[j], order[i]
-    return np.array(order, np.int64)
+    return shuffle(rng.words(max(n - 1, 0)), n)
 
 
 def shuffled_inside_out(rng, n, chunk=1 << 16):

@@ -59,7 +59,7 @@ def avg_pool2d(input: Tensor, kernel_size: _Any, stride: _Any = None, padding: _
 def avg_pool3d(input: Tensor, kernel_size: _Any, stride: _Any = None, padding: _Any = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _Any = None, *, out: _Any = None) -> Tensor:
     """The mean of each window of the last three dimensions."""
 
-def batch_norm(input: Tensor, running_mean: _Any, running_var: _Any, weight: _Any = None, bias: _Any = None, training: _bool = False, momentum: _Any = 0.1, eps: _Any = 1e-05, *, out: _Any = None) -> Tensor:
+def batch_norm(input: Tensor, running_mean: _Any, running_var: _Any, weight: _Any = None, bias: _Any = None, training: _bool = False, momentum: _Any = 0.1, eps: _Any = 1e-05, *, out: _Any = None) -> _Any:
     """Normalise each channel over the batch, or by running statistics."""
 
 def bilinear(input1: _Any, input2: _Any, weight: _Any, bias: _Any = None, *, out: _Any = None) -> Tensor:
@@ -107,7 +107,7 @@ def cosine_embedding_loss(input1: _Any, input2: _Any, target: _Any, margin: _Any
 def cosine_similarity(x1: _Any, x2: _Any, dim: _Any = 1, eps: _Any = 1e-08, *, out: _Any = None) -> Tensor:
     """The cosine between vectors along `dim`."""
 
-def cross_entropy(input: Tensor, target: _Any, weight: _Any = None, size_average: _Any = None, ignore_index: _Any = -100, reduce: _Any = None, reduction: _str = 'mean', label_smoothing: _Any = 0.0, *, out: _Any = None) -> Tensor:
+def cross_entropy(input: Tensor, target: _Any, weight: _Any = None, size_average: _Any = None, ignore_index: _Any = -100, reduce: _Any = None, reduction: _str = 'mean', label_smoothing: _Any = 0.0, *, out: _Any = None) -> _Any:
     """Minus the log of the softmax of the target class, or against class probabilities."""
 
 def ctc_loss(log_probs: _Any, targets: _Any, input_lengths: _Any, target_lengths: _Any, blank: _Any = 0, reduction: _str = 'mean', zero_infinity: _bool = False, *, out: _Any = None) -> Tensor:
@@ -167,7 +167,7 @@ def glu(input: Tensor, dim: _Any = -1, *, out: _Any = None) -> Tensor:
 def grid_sample(input: Tensor, grid: _Any, mode: _str = 'bilinear', padding_mode: _str = 'zeros', align_corners: _Any = None, *, out: _Any = None) -> Tensor:
     """The input read at the points of a grid, whose coordinates run from -1 to 1."""
 
-def group_norm(input: Tensor, num_groups: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enabled: _bool = True, *, out: _Any = None) -> Tensor:
+def group_norm(input: Tensor, num_groups: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enabled: _bool = True, *, out: _Any = None) -> _tuple[Tensor, ...]:
     """Normalise each group of channels of each sample by its mean and deviation."""
 
 def gumbel_softmax(logits: _Any, tau: _Any = 1, hard: _bool = False, eps: _Any = 1e-10, dim: _Any = -1) -> Tensor:
@@ -194,7 +194,7 @@ def hinge_embedding_loss(input: Tensor, target: _Any, margin: _Any = 1.0, size_a
 def huber_loss(input: Tensor, target: _Any, reduction: _str = 'mean', delta: _Any = 1.0, weight: _Any = None, *, out: _Any = None) -> Tensor:
     """Squared near zero, delta times absolute from delta on."""
 
-def instance_norm(input: Tensor, running_mean: _Any = None, running_var: _Any = None, weight: _Any = None, bias: _Any = None, use_input_stats: _bool = True, momentum: _Any = 0.1, eps: _Any = 1e-05, *, out: _Any = None) -> Tensor:
+def instance_norm(input: Tensor, running_mean: _Any = None, running_var: _Any = None, weight: _Any = None, bias: _Any = None, use_input_stats: _bool = True, momentum: _Any = 0.1, eps: _Any = 1e-05, *, out: _Any = None) -> _Any:
     """Normalise each channel of each sample over its places, or by running statistics."""
 
 def interpolate(input: Tensor, size: _Any = None, scale_factor: _Any = None, mode: _str = 'nearest', align_corners: _Any = None, recompute_scale_factor: _Any = None, antialias: _bool = False, *, out: _Any = None) -> Tensor:
@@ -206,7 +206,7 @@ def kl_div(input: Tensor, target: _Any, size_average: _Any = None, reduce: _Any 
 def l1_loss(input: Tensor, target: _Any, size_average: _Any = None, reduce: _Any = None, reduction: _str = 'mean', weight: _Any = None, *, out: _Any = None) -> Tensor:
     """|input - target|"""
 
-def layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enable: _bool = True, *, out: _Any = None) -> Tensor:
+def layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enable: _bool = True, *, out: _Any = None) -> _tuple[Tensor, ...]:
     """Subtract the mean over the last dimensions, divide by the deviation, scale and shift."""
 
 def leaky_relu(input: Tensor, negative_slope: _Any = 0.01, inplace: _bool = False) -> Tensor:
@@ -218,7 +218,7 @@ def leaky_relu_(input: Tensor, negative_slope: _Any = 0.01) -> Tensor:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: _Any = None) -> Tensor:
     """input @ weight.T + bias"""
 
-def linear_cross_entropy(input: Tensor, linear_weight: _Any, target: _Any, *, linear_bias: _Any = None, weight: _Any = None, reduction: _str = 'mean', ignore_index: _Any = None, label_smoothing: _Any = 0.0, options: _Any = None) -> Tensor:
+def linear_cross_entropy(input: Tensor, linear_weight: _Any, target: _Any, *, linear_bias: _Any = None, weight: _Any = None, reduction: _str = 'mean', ignore_index: _Any = None, label_smoothing: _Any = 0.0, options: _Any = None) -> _Any:
     """cross_entropy(linear(input, linear_weight, linear_bias), target)"""
 
 def local_response_norm(input: Tensor, size: _Any, alpha: _Any = 0.0001, beta: _Any = 0.75, k: _Any = 1.0, *, out: _Any = None) -> Tensor:
@@ -290,7 +290,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: _Any, weight: _Any = None
 def native_channel_shuffle(input: Tensor, groups: _Any, *, out: _Any = None) -> Tensor:
     """Channels dealt out to groups in turn."""
 
-def nll_loss(input: Tensor, target: _Any, weight: _Any = None, size_average: _Any = None, ignore_index: _Any = -100, reduce: _Any = None, reduction: _str = 'mean', *, out: _Any = None) -> Tensor:
+def nll_loss(input: Tensor, target: _Any, weight: _Any = None, size_average: _Any = None, ignore_index: _Any = -100, reduce: _Any = None, reduction: _str = 'mean', *, out: _Any = None) -> _tuple[Tensor, ...]:
     """Minus the log-probability of the target class."""
 
 def normalize(input: Tensor, p: _Any = 2.0, dim: _Any = 1, eps: _Any = 1e-12, *, out: _Any = None) -> Tensor:
@@ -329,7 +329,7 @@ def relu6(input: Tensor, inplace: _bool = False) -> Tensor:
 def relu_(input: Tensor) -> Tensor:
     """In-place form of `relu`."""
 
-def rms_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, eps: _Any = None, *, out: _Any = None) -> Tensor:
+def rms_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, eps: _Any = None, *, out: _Any = None) -> _Any:
     """Divide by the root mean square over the last dimensions, and scale."""
 
 def rrelu(input: Tensor, lower: _Any = 0.125, upper: _Any = 0.3333333333333333, training: _bool = False, inplace: _bool = False) -> _Any:

@@ -133,62 +133,79 @@ def multi_head_attention_forward(
     """Attention of several heads over (length, batch, features), and its weights if wanted."""
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
-        same = key is value, query is key
-        query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
-        value = key if same[0] else value
-        query = key if same[1] else query
+        query, key, value = _as_batch(query, key, value)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
     attn_mask, is_causal = _hint(is_causal, attn_mask, key_padding_mask, need_weights)
-    padding = _additive(key_padding_mask, "key_padding_mask", query.dtype)
-    attn_mask = _additive(attn_mask, "attn_mask", query.dtype)
+    masks = (_additive(attn_mask, "attn_mask", query.dtype),
+             _additive(key_padding_mask, "key_padding_mask", query.dtype))
     length, batch, embed_dim = query.shape
     _check_sizes(query, key, value, embed_dim, embed_dim_to_check, num_heads,
                  use_separate_proj_weight)
     size, heads = embed_dim // num_heads, batch * num_heads
-    separate = None
-    if use_separate_proj_weight:
-        separate = (q_proj_weight, k_proj_weight, v_proj_weight)
-        for name, weight in zip("qkv", separate, strict=True):
-            _require(weight is not None, f"use_separate_proj_weight is True but {name}_proj_weight "
-                     "is None")
-    else:
-        _require(in_proj_weight is not None,
-                 "use_separate_proj_weight is False but in_proj_weight is None")
+    separate = _separate(use_separate_proj_weight, in_proj_weight,
+                         (q_proj_weight, k_proj_weight, v_proj_weight))
     q, k, v = _projected(query, key, value, in_proj_weight, in_proj_bias, embed_dim, separate)
-    attn_mask = _mask_for_heads(attn_mask, length, key.shape[0], heads)
-    if (bias_k is None) != (bias_v is None):
-        raise AssertionError("bias_k and bias_v must both be given or both be None")
-    if bias_k is not None:
-        k = flambeau.cat([k, bias_k.repeat(1, batch, 1)])
-        v = flambeau.cat([v, bias_v.repeat(1, batch, 1)])
-        attn_mask, padding = _longer(attn_mask), _longer(padding)
+    masks = (_mask_for_heads(masks[0], length, key.shape[0], heads), masks[1])
+    k, v, masks = _with_biases(k, v, masks, bias_k, bias_v, batch)
     q = _split_heads(q, heads, size)
-    k = (_split_heads(k, heads, size) if static_k is None
-         else _static(static_k, "static_k", heads, size))
-    v = (_split_heads(v, heads, size) if static_v is None
-         else _static(static_v, "static_v", heads, size))
+    k = _keys(k, static_k, "static_k", heads, size)
+    v = _keys(v, static_v, "static_v", heads, size)
     if add_zero_attn:
         zeros = flambeau.zeros((heads, 1, size), dtype=k.dtype)
         k, v = flambeau.cat([k, zeros], 1), flambeau.cat([v, zeros], 1)
-        attn_mask, padding = _longer(attn_mask), _longer(padding)
-    source = k.shape[1]
-    attn_mask = _with_padding(attn_mask, padding, batch, num_heads, source)
-    dropout_p = dropout_p if training else 0.0
-    if need_weights:
-        weights = _weights(q, k, attn_mask, dropout_p)
-        mixed = flambeau.bmm(weights, v).transpose(0, 1)
-    else:
-        weights = None
-        mixed = _without_weights(q, k, v, attn_mask, dropout_p, is_causal, batch, num_heads)
+        masks = tuple(map(_longer, masks))
+    mask = _with_padding(*masks, batch, num_heads, k.shape[1])
+    mixed, weights = _mixed(q, k, v, mask, dropout_p if training else 0.0, is_causal, batch,
+                            num_heads, need_weights)
     out = _linear(mixed.reshape(length * batch, embed_dim), out_proj_weight, out_proj_bias)
     out = out.view(length, batch, out.shape[1])
     if weights is not None:
-        weights = weights.view(batch, num_heads, length, source)
+        weights = weights.view(batch, num_heads, length, k.shape[1])
         weights = weights.mean(1) if average_attn_weights else weights
     if not batched:
         out = out.squeeze(1)
         weights = None if weights is None else weights.squeeze(0)
     return out, weights
+
+
+def _as_batch(query, key, value):
+    """A batch of one; what was one tensor stays one, which a projection can use."""
+    one = {id(x): x.unsqueeze(1) for x in (query, key, value)}
+    return one[id(query)], one[id(key)], one[id(value)]
+
+
+def _separate(wanted, in_proj_weight, weights):
+    """The weights of queries, keys and values if they are apart, else None."""
+    if not wanted:
+        _require(in_proj_weight is not None,
+                 "use_separate_proj_weight is False but in_proj_weight is None")
+        return None
+    for name, weight in zip("qkv", weights, strict=True):
+        _require(weight is not None,
+                 f"use_separate_proj_weight is True but {name}_proj_weight is None")
+    return weights
+
+
+def _with_biases(k, v, masks, bias_k, bias_v, batch):
+    """Keys and values with one more of each, learned, if there is one."""
+    _require((bias_k is None) == (bias_v is None),
+             "bias_k and bias_v must both be given or both be None")
+    if bias_k is None:
+        return k, v, masks
+    return (flambeau.cat([k, bias_k.repeat(1, batch, 1)]),
+            flambeau.cat([v, bias_v.repeat(1, batch, 1)]), tuple(map(_longer, masks)))
+
+
+def _keys(x, static, name, heads, size):
+    return _split_heads(x, heads, size) if static is None else _static(static, name, heads, size)
+
+
+def _mixed(q, k, v, mask, dropout_p, is_causal, batch, num_heads, need_weights):
+    """Values mixed for each query, and the weights they were mixed by if those are wanted."""
+    if not need_weights:
+        return _without_weights(q, k, v, mask, dropout_p, is_causal, batch, num_heads), None
+    weights = _weights(q, k, mask, dropout_p)
+    return flambeau.bmm(weights, v).transpose(0, 1), weights
 
 
 def _with_padding(attn_mask, padding, batch, num_heads, source):

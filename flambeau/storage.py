@@ -1,0 +1,5 @@
+"""Storages: the bytes under tensors."""
+
+from flambeau import TypedStorage, UntypedStorage
+
+__all__ = ["TypedStorage", "UntypedStorage"]
