@@ -308,5 +308,23 @@ def test_made_of_primitives_and_of_the_right_dtype(key):
     assert {node.head for node in seen} <= PRIMITIVES
 
 
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float64], ids=str)
+def test_ndtri_undoes_the_normal_distribution(dtype):
+    """The distance between ndtr(ndtri(p)) and p, turned into one between arguments."""
+    p = np.concatenate([sweep(dtype, (0, 1), everything=False, count=4000),
+                        np.exp2(np.random.default_rng(5).uniform(-90, -2, 2000))])
+    p = p.astype(dtype.numpy)
+    p = p[(p > 0) & (p < 1)]
+    x = compute("ndtri", dtype, p).astype(np.float64)
+    missed = 0.5 * each(math.erfc)(-x / math.sqrt(2)) - p.astype(np.float64)
+    slope = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    # What p itself is rounded by moves the answer too.
+    allowed = 8 * (np.spacing(np.abs(x).astype(dtype.numpy)) + np.spacing(p) / slope)
+    assert (np.abs(missed / slope) <= allowed).all()
+    ends = compute("ndtri", dtype, np.array([0, 1, 0.5, -1, 2], dtype.numpy))
+    assert ends[:3].tolist() == [-math.inf, math.inf, 0.0] and np.isnan(ends[3:]).all()
+
+
 def test_every_name_is_swept():
-    assert {name for name, _ in mathlib.TABLE} == {*ELEMENTARY, *ADVANCED, "erfinv"}
+    swept = {*ELEMENTARY, *ADVANCED, "erfinv", "ndtri"}
+    assert {name for name, _ in mathlib.TABLE} == swept

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..engine.eager import engine
 from ..engine.modes import modes
-from ..engine.node import AccumulateGrad, Edge, Handle, Node, Walk
+from ..engine.node import AccumulateGrad, Edge, Handle, Node
 from ..engine.tensor import LEAF, Tensor
 
 
@@ -107,7 +107,7 @@ def _first_only(fn, lock):
 
     def hook(grad):
         with lock:
-            walk = Walk.current
+            walk = modes.walk
             first = last[0] is None or last[0]() is not walk
             last[0] = weakref.ref(walk)
         if first:
@@ -126,7 +126,7 @@ class _Gathered:
     def hook(self, place):
         def gather(grad):
             with self.lock:
-                self._begin(Walk.current)
+                self._begin(modes.walk)
                 self.grads[place] = grad
                 complete = len(self.grads) == self.expected
                 grads = self.grads

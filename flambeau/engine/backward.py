@@ -21,15 +21,44 @@ def run_backward(tensors, gradients, retain: bool, create: bool, wanted=None):
     if wanted is not None:
         walk.restrict(roots)
     before, modes.grad = modes.grad, create
-    outer, Walk.current = Walk.current, walk
+    own = modes.__dict__
+    outer, own["walk"] = own.get("walk"), walk
     try:
         for root, g in zip(roots, gradients, strict=True):
             walk.give(root, g)
-        del gradients
+        del gradients, g
         walk.run()
     finally:
-        modes.grad, Walk.current = before, outer
+        modes.grad, own["walk"] = before, outer
     return walk
+
+
+def go_back(x: Tensor, gradient, retain: bool) -> bool:
+    """backward() of one tensor in the plainest case; False if this is not it."""
+    node, sig = x.node, x.sig
+    if type(node) is not Node:
+        return False
+    if gradient is None:
+        if sig.numel != 1 or sig.dtype.kind != "f":
+            return False
+        g = ones(sig)
+    elif isinstance(gradient, Tensor) and gradient.sig is sig and gradient.node is None:
+        g = make(sig, gradient.mem, gradient.ptr)
+    else:
+        return False
+    walk = Walk(_Ops, retain, False)
+    walk.roots = [node]
+    walk.pending[node] = g
+    walk.heap.append((0, 0, node))
+    del g
+    own, before = modes.__dict__, modes.grad
+    outer, own["walk"] = own.get("walk"), walk
+    modes.grad = False
+    try:
+        walk.run()
+    finally:
+        modes.grad, own["walk"] = before, outer
+    return True
 
 
 def first_gradients(tensors, gradients, name: str) -> list:

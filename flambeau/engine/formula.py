@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+from types import FunctionType
 
 from ..ops.declare import Op
 from .modes import modes
@@ -99,17 +99,22 @@ class FormulaBack:
 
     def _one_each(self, node, g, parts) -> list:
         """One gradient per parent; one handed on as it came, or given twice, is nobody's own."""
-        flattened = flat(parts if isinstance(parts, (tuple, list)) else (parts,))
+        flattened = parts
+        if type(parts) is not tuple or len(parts) != len(node.parents):
+            flattened = flat(parts if isinstance(parts, (tuple, list)) else (parts,))
         if len(flattened) != len(node.parents):
             raise RuntimeError(f"the gradient of {self.op.name} gives {len(flattened)} values for "
                                f"{len(node.parents)} tensors")
         found: list = []
-        for part, parent in zip(flattened, node.parents, strict=True):
+        for part, parent in zip(flattened, node.parents):  # noqa: B905
             if parent is None or part is None:
                 found.append(None)
                 continue
-            if inspect.isfunction(part):
+            kind = type(part)
+            if kind is FunctionType:
                 part = part()
+            elif kind is list or kind is tuple:
+                return self._one_each(node, g, flat(parts))
             shared = part is g or (part is not None and any([part is f for f in found]))
             found.append(again(part) if shared else part)
         return found

@@ -262,8 +262,7 @@ def _changed_message(node: Node, t: Tensor, version: int) -> str:
 class Walk:
     """One backward pass: which gradients are pending, which are wanted."""
 
-    current: Walk | None = None  # the pass that is under way
-    roots: list                  # where it started
+    roots: list  # where it started
 
     def __init__(self, ops, retain: bool, create: bool, wanted=None):
         self.ops, self.retain, self.create = ops, retain, create
@@ -339,6 +338,7 @@ class Walk:
         """Go back until nothing is pending; a chain of steps is followed without the heap."""
         heap, pending, retain = self.heap, self.pending, self.retain
         unusual = self.wanted is not None or self.create
+        plain = not unusual and not Hooked.leaves
         while heap:
             node = heappop(heap)[2]
             g = pending.pop(node)
@@ -361,7 +361,10 @@ class Walk:
                     if part is None or parent is None:
                         continue
                     if unusual or type(parent) is not Node:
-                        self.give(parent, part)
+                        if plain and isinstance(parent, Tensor):
+                            self.ops.accumulate(parent, part, False)
+                        else:
+                            self.give(parent, part)
                     elif parent is following:
                         g = self.ops.add(g, part)
                     elif parent in pending:

@@ -129,6 +129,8 @@ def _dim(x: Tensor, dim: int) -> int:
 
 def backward(x: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None):
     """Accumulate the gradient of this tensor into the leaves it was computed from."""
+    if inputs is None and not create_graph and bw.go_back(x, gradient, bool(retain_graph)):
+        return
     bw.backward(x, None if gradient is None else [gradient], retain_graph, create_graph, inputs)
 
 

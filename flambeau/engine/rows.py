@@ -26,21 +26,35 @@ _plans = new_table()
 
 def run(program: Program, tensors, dims: tuple[int, ...], numbers: dict):
     """The result of a row program over the dimensions `dims`, or the tuple of its results."""
-    sigs = tuple([None if t is None else t.sig for t in tensors])
-    floats = []
-    key: tuple = (program, sigs, dims)
-    if numbers:
-        floats = [v for v in numbers.values() if type(v) is float]
-        key = (*key, *[float if type(v) is float else v for v in numbers.values()])
-    plan = _plans.get(key)
+    key: list = [program, dims]
+    pointers, floats = [], []
+    for t in tensors:
+        if t is None:
+            key.append(None)
+        else:
+            key.append(t.sig)
+            pointers.append(t.ptr)
+    for v in numbers.values():
+        if type(v) is float:
+            floats.append(v)
+            key.append(float)
+        else:
+            key.append(v)
+    found = tuple(key)
+    plan = _plans.get(found)
     if plan is None:
-        plan = _plans[key] = _plan(program, sigs, dims, numbers)
+        sigs = found[2:2 + len(tensors)]
+        plan = _plans[found] = _plan(program, sigs, dims, numbers)
     results, code, last, count, _ = plan
-    outs = [empty(sig) for sig in results]
+    if len(results) == 1:
+        out = empty(results[0])
+        if code is not None:
+            code(out.ptr, *pointers[1:], pointers[0], count, *floats, last)
+        return out
+    outs = tuple([empty(sig) for sig in results])
     if code is not None:
-        first, *others = [t.ptr for t in tensors if t is not None]
-        code(*[o.ptr for o in outs], *others, first, count, *floats, last)
-    return outs[0] if len(outs) == 1 else tuple(outs)
+        code(*[o.ptr for o in outs], *pointers[1:], pointers[0], count, *floats, last)
+    return outs
 
 
 Program.run = staticmethod(run)  # type: ignore[method-assign]
@@ -165,7 +179,7 @@ def _remember(plans: dict, program: Program, x, dim: int) -> None:
             x.sig.dtype not in (dt.float32, dt.float64) or not x.sig.numel):
         return
     dims = (sh.wrap_dim(dim, x.sig.rank),) if x.sig.rank else ()
-    results, code, last, count, _ = _plans[program, (x.sig,), dims]
+    results, code, last, count, _ = _plans[program, dims, x.sig]
     plans[x.sig, dim] = results[0], code, last, count, (x.sig, dim, dims)
 
 

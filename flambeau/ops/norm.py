@@ -136,7 +136,11 @@ def _like(part, tensor):
     """A gradient in the shape and dtype of the tensor it belongs to."""
     if tensor is None or part is None:
         return None
-    return engine.cast(engine.sum_to(part, tuple(tensor.shape)), tensor.dtype)
+    if part.sig is tensor.sig:
+        return part
+    if part.sig.numel == tensor.sig.numel and part.sig.dtype is tensor.sig.dtype:
+        return registry["view"](part, tensor.sig.shape)
+    return engine.cast(engine.sum_to(part, tensor.sig.shape), tensor.sig.dtype)
 
 
 # -- layer norm ------------------------------------------------------------------------------------
