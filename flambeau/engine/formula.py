@@ -106,7 +106,7 @@ class FormulaBack:
             raise RuntimeError(f"the gradient of {self.op.name} gives {len(flattened)} values for "
                                f"{len(node.parents)} tensors")
         found: list = []
-        for part, parent in zip(flattened, node.parents):  # noqa: B905
+        for part, parent in zip(flattened, node.parents):
             if parent is None or part is None:
                 found.append(None)
                 continue
