@@ -360,7 +360,9 @@ class _MultiProcessIter(_BaseIter):
 
     def restart(self, loader):
         """Another epoch with the same workers."""
-        while self._pending:  # an epoch that was left early
+        for number in self._arrived:  # an epoch that was left early: what has come already,
+            self._pending.pop(number, None)
+        while self._pending:  # and what is still to come
             number, _ = self._receive()
             self._pending.pop(number, None)
         self._begin(loader)
