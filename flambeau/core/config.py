@@ -6,3 +6,6 @@ SWITCHES = {
     "FLAMBEAU_CACHE":  ("", "folder of machine code on disk; 'off' keeps none"),
     "FLAMBEAU_DEVICE": ("llvm", "runs kernels: 'llvm', or 'reference': numpy, the specification"),
 }
+
+#: what random numbers start from until a seed is given
+DEFAULT_SEED = 67280421310721

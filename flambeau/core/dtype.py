@@ -6,7 +6,7 @@ operands, where a Python number weighs less than a 0-d tensor, and that less tha
 
 from __future__ import annotations
 
-import numpy as np
+from .lazily import np
 
 _KIND_ORDER = "biufc"
 
@@ -14,14 +14,19 @@ _KIND_ORDER = "biufc"
 class dtype:
     """What one element is: its kind (bool, int, unsigned, float, complex) and its size."""
 
-    __slots__ = ("compute", "itemsize", "kind", "name", "numpy", "rank")
+    __slots__ = ("carrier", "compute", "itemsize", "kind", "name", "rank")
 
     name: str
     kind: str
     itemsize: int
     rank: int
-    numpy: np.dtype
+    carrier: str  # numpy's name of what holds its elements
     compute: dtype
+
+    @property
+    def numpy(self) -> np.dtype:
+        """numpy's dtype of the same bytes."""
+        return np.dtype(self.carrier)
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
@@ -50,10 +55,10 @@ class dtype:
         return _COMPLEX.get(self, self)
 
 
-def _define(name: str, kind: str, itemsize: int, rank: int, numpy_name: str) -> dtype:
+def _define(name: str, kind: str, itemsize: int, rank: int, carrier: str) -> dtype:
     made = object.__new__(dtype)
     made.name, made.kind, made.itemsize, made.rank = name, kind, itemsize, rank
-    made.numpy, made.compute = np.dtype(numpy_name), made
+    made.carrier, made.compute = carrier, made
     return made
 
 
@@ -77,7 +82,7 @@ float16.compute = bfloat16.compute = float32
 ALL = (bool_, uint8, int8, int16, int32, int64,
        float16, bfloat16, float32, float64, complex64, complex128)
 _BY_NAME = {d.name: d for d in ALL}
-_BY_NUMPY = {d.numpy: d for d in ALL if d is not bfloat16}
+_BY_CARRIER = {d.carrier: d for d in ALL if d is not bfloat16}
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
     "long": int64, "cfloat": complex64, "cdouble": complex128,
@@ -90,11 +95,22 @@ def by_name(name: str) -> dtype:
     return _BY_NAME[name]
 
 
+_BY_NUMPY: dict = {}
+
+
+def of_numpy(given: np.dtype) -> dtype | None:
+    """The dtype of a numpy dtype in native byte order, or None."""
+    found = _BY_NUMPY.get(given)
+    if found is None and given.isnative:
+        found = _BY_NUMPY[given] = _BY_CARRIER.get(given.name)
+    return found
+
+
 def from_numpy(given: np.dtype) -> dtype:
     """The dtype that stores a numpy dtype's elements, or TypeError."""
-    found = _BY_NUMPY.get(np.dtype(given).newbyteorder("="))
+    found = _BY_CARRIER.get(np.dtype(given).name)
     if found is None:
-        supported = ", ".join(sorted(str(d) for d in _BY_NUMPY))
+        supported = ", ".join(sorted(_BY_CARRIER))
         raise TypeError(
             f"can't convert np.ndarray of type {given}. The only supported types are: {supported}."
         )

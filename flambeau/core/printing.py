@@ -8,7 +8,7 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-import numpy as np
+from .lazily import np
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

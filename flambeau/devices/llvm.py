@@ -818,21 +818,23 @@ class Lowering:
         return w.emit(f"{code} {a} {value} to {b}")
 
     def _float_to_int(self, value, source, target, width):
-        """Truncate; what does not fit wraps as the hardware's 64-bit conversion would."""
-        w, a = self.w, of_type(_REGISTER[source], width)
-        i64 = of_type("i64", width)
-        suffix = f"v{width}" if width > 1 else ""
-        kind = "f32" if source is dt.float32 else "f64"
-        wide = w.call(f"llvm.fptosi.sat.{suffix}i64.{suffix}{kind}", i64, [(a, value)])
-        low = _splat("-9223372036854775808", "i64", width)
-        bound = _splat(number(9.2e18, source), _REGISTER[source], width)
-        fits = w.emit(f"fcmp olt {a} {value}, {bound}")
-        ok = w.emit(f"fcmp ord {a} {value}, {value}")
-        good = w.emit(f"and {of_type('i1', width)} {fits}, {ok}")
-        safe = w.emit(f"select {of_type('i1', width)} {good}, {i64} {wide}, {i64} {low}")
-        if target is dt.int64:
-            return safe
-        return w.emit(f"trunc {i64} {safe} to {of_type(_REGISTER[target], width)}")
+        """Truncate in 32 bits, or 64 for int64: what does not fit becomes the lowest integer.
+
+        Narrower integers are cut from the 32 bits, as hardware conversions make them.
+        """
+        w, a, flag = self.w, of_type(_REGISTER[source], width), of_type("i1", width)
+        bits = 64 if target is dt.int64 else 32
+        whole = of_type(f"i{bits}", width)
+        low, high = (_splat(number(bound, source), _REGISTER[source], width)
+                     for bound in (-2.0 ** (bits - 1), 2.0 ** (bits - 1)))
+        above = w.emit(f"fcmp oge {a} {value}, {low}")
+        below = w.emit(f"fcmp olt {a} {value}, {high}")
+        fits = w.emit(f"and {flag} {above}, {below}")
+        safe = w.emit(f"select {flag} {fits}, {a} {value}, {a} {low}")
+        out = w.emit(f"fptosi {a} {safe} to {whole}")
+        if target.itemsize * 8 == bits:
+            return out
+        return w.emit(f"trunc {whole} {out} to {of_type(_REGISTER[target], width)}")
 
     # -- complex ---------------------------------------------------------------------------------
 

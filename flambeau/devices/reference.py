@@ -56,9 +56,16 @@ def _cast(e: Expr, x):
     if source.kind == "c" and target.kind != "c":
         x = x.real
     if source.kind in "fc" and target.kind in "iu":
-        # Through 64 bits: what does not fit in fewer wraps.
-        x = np.trunc(x).astype(np.int64)
+        x = _integers(x, 64 if target is dt.int64 else 32)
     return _narrow(x, target)
+
+
+def _integers(x, bits: int):
+    """Floats cut to integers of so many bits; what does not fit becomes the lowest of them."""
+    low, high = -2.0 ** (bits - 1), 2.0 ** (bits - 1)
+    with np.errstate(invalid="ignore"):
+        fits = (x >= low) & (x < high)
+    return np.where(fits, x, low).astype(f"i{bits // 8}")
 
 
 def _bitcast(e: Expr, x):

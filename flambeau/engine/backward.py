@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
-
 from ..core.device import META
+from ..core.lazily import np
 from .eager import engine, extent
 from .modes import modes
 from .node import Node, Walk, edge_of

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from array import array
 from typing import Any
-
-import numpy as np
 
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU, META
+from ..core.lazily import np
 from .eager import engine
 from .storage import adopt
 from .tensor import Signature, Tensor, empty, make, signature
@@ -42,7 +42,10 @@ def raw_array(x: Tensor) -> np.ndarray:
     return np.asarray(memory)
 
 
-_TYPES = {d: d.numpy.str for d in dt.ALL}
+_ORDER = "<" if sys.byteorder == "little" else ">"
+#: how the array interface spells dtypes; bfloat16 travels as bits
+_TYPES = {d: f"{'|' if d.itemsize == 1 else _ORDER}{d.kind if d is not dt.bfloat16 else 'u'}"
+             f"{d.itemsize}" for d in dt.ALL}
 
 
 def to_array(x: Tensor) -> np.ndarray:
@@ -59,7 +62,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
     if not array.dtype.isnative:
         raise ValueError("given numpy array has byte order different from the native byte order. "
                          "Conversion between byte orders is currently not supported.")
-    dtype = dt._BY_NUMPY.get(array.dtype) or dt.from_numpy(array.dtype)
+    dtype = dt.of_numpy(array.dtype) or dt.from_numpy(array.dtype)
     if array.flags.c_contiguous:
         return make(signature(dtype, array.shape),
                     adopt(array.__array_interface__["data"][0], array.nbytes, array))
@@ -91,7 +94,7 @@ def owned(array: np.ndarray, dtype: dt.dtype) -> Tensor:
 def copied(array: np.ndarray, dtype: dt.dtype | None = None) -> Tensor:
     """A tensor with its own copy of an array."""
     array = np.asarray(array)
-    wanted = dtype or dt._BY_NUMPY.get(array.dtype) or dt.from_numpy(array.dtype)
+    wanted = dtype or dt.of_numpy(array.dtype) or dt.from_numpy(array.dtype)
     if wanted is dt.bfloat16:
         return engine.cast(copied(array.astype(np.float32)), dt.bfloat16)
     out = empty(signature(wanted, array.shape))

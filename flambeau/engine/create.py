@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from operator import index
 
-import numpy as np
-
 from ..core import device as places
 from ..core import dtype as dt
 from ..core import formats as fm
 from ..core.device import CPU, META, resolve
+from ..core.lazily import np
 from . import convert, inplace
 from .eager import engine, intercepted
 from .modes import modes

@@ -5,11 +5,10 @@ Each is one frame with one lookup where the arguments can be a key, and otherwis
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..core import dtype as dt
 from ..core.device import META
-from ..devices.cpu import library, routines
+from ..core.lazily import np
+from ..devices.cpu import routines
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
 from . import rows
 from .eager import engine, intercepted, plug_pointwise, same_place
@@ -77,7 +76,7 @@ def check_tensor(op: Op, name: str, value) -> None:
     ok = isinstance(value, (Tensor, list, tuple)) or (value is None and optional)
     if not ok:
         position = op.names.index(name) + 1
-        raise TypeError(f"{op.name}(): argument '{name}' (position {position}) must be Tensor, not "
+        raise TypeError(f"{op.said}(): argument '{name}' (position {position}) must be Tensor, not "
                         f"{type(value).__name__}")
 
 
@@ -90,7 +89,7 @@ def library_call(op: Op, bound: dict):
     on_meta = first is not None and first.sig.device is META
     if on_meta:
         if ruled is None:
-            raise RuntimeError(f"{op.name}: the shape of the result depends on values that a meta "
+            raise RuntimeError(f"{op.said}: the shape of the result depends on values that a meta "
                                "tensor does not have")
         sigs = [_ruled_signature(r, dtype, META) for r in (ruled if several else [ruled])]
         outs = [empty(s) for s in sigs]
@@ -220,4 +219,4 @@ def _own_name(op: Op, given: str) -> str:
     return op.names[SYNONYMS[given]] if SYNONYMS.get(given, 99) < len(op.names) else given
 
 
-__all__ = ["grow", "library", "plug", "rows"]
+__all__ = ["grow", "plug", "rows"]

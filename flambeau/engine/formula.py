@@ -22,7 +22,7 @@ def bind(op: Op, args: tuple, kwargs: dict) -> dict:
     if not kwargs and len(args) == len(names):
         return dict(zip(names, args, strict=True))
     if len(args) > len(names):
-        raise TypeError(f"{op.name}() takes {len(names)} positional arguments but {len(args)} were "
+        raise TypeError(f"{op.said}() takes {len(names)} positional arguments but {len(args)} were "
                         "given")
     bound = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
@@ -31,15 +31,15 @@ def bind(op: Op, args: tuple, kwargs: dict) -> dict:
         if name not in names:
             position = SYNONYMS.get(name)
             if position is None or position >= len(names):
-                raise TypeError(f"{op.name}() got an unexpected keyword argument '{name}'")
+                raise TypeError(f"{op.said}() got an unexpected keyword argument '{name}'")
             name = names[position]
         if name in bound:
-            raise TypeError(f"{op.name}() got multiple values for argument '{name}'")
+            raise TypeError(f"{op.said}() got multiple values for argument '{name}'")
         bound[name] = value
     for name in names:
         if name not in bound:
             if name not in op.defaults:
-                raise TypeError(f"{op.name}() missing 1 required positional argument: '{name}'")
+                raise TypeError(f"{op.said}() missing 1 required positional argument: '{name}'")
             bound[name] = op.defaults[name]
     return bound
 

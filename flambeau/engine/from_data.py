@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 
-import numpy as np
-
 from ..core import device as places
 from ..core import dtype as dt
 from ..core.device import CPU, resolve
+from ..core.lazily import np
 from . import convert, inplace
 from .create import as_dtype, filled, finish, moved
 from .eager import engine
@@ -65,7 +64,7 @@ def as_tensor(data, dtype=None, device=None):
 
 
 def _shareable(array: np.ndarray) -> bool:
-    return (array.dtype in dt._BY_NUMPY and array.dtype.isnative and array.dtype != object
+    return (dt.of_numpy(array.dtype) is not None and array.dtype != object
             and not any(s < 0 or s % array.itemsize for s in array.strides))
 
 

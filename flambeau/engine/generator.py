@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-import numpy as np
-
+from ..core.config import DEFAULT_SEED
 from ..core.device import CPU, device
-from ..devices.cpu.mersenne import DEFAULT_SEED, Mt19937
+from ..core.lazily import Lazily, np
 from . import convert
 from .tensor import Tensor
+
+mersenne: Any = Lazily("flambeau.devices.cpu.mersenne")
 
 
 class Generator:
@@ -26,10 +28,10 @@ class Generator:
         self._seed, self._twister = DEFAULT_SEED, None
 
     @property
-    def twister(self) -> Mt19937:
+    def twister(self) -> Any:
         """The words; made when first drawn from."""
         if self._twister is None:
-            self._twister = Mt19937(self._seed)
+            self._twister = mersenne.Mt19937(self._seed)
         return self._twister
 
     def manual_seed(self, seed: int) -> Generator:
@@ -108,7 +110,7 @@ def _rebuilt(where: str, seed: int, state) -> Generator:
 default_generator = Generator()
 
 
-def twister_of(generator: Generator | None) -> Mt19937:
+def twister_of(generator: Generator | None) -> Any:
     """The words to draw from: the given generator's, or the default ones."""
     if generator is None:
         return default_generator.twister

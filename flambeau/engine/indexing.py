@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
+from ..core.lazily import np
 from ..ops.declare import View
 from ..ops.shape import bounds
 from . import inplace

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..core import dtype as dt
 from ..core import formats as fm
 from ..core.device import CPU, resolve
+from ..core.lazily import np
 from . import convert, inplace
 from .create import sizes
 from .tensor import Size, Tensor, signature

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
-
 from ..core import dtype as dt
 from ..core.device import META
+from ..core.lazily import np
 from . import pointwise as pw
 from .access import extremes
 from .convert import from_data, raw_array

@@ -157,7 +157,7 @@ def plan(op: Pointwise, operands: tuple, attributes: tuple, into: Signature | No
     sigs = [o for o in operands if isinstance(o, Signature)]
     operating = operating_dtype(op, operands) if sigs or into is None else into.dtype
     written = op.written_dtype or result_dtype(op, operating)
-    shape = sh.broadcast(op.name, *[s.shape for s in sigs])
+    shape = sh.broadcast(op.said, *[s.shape for s in sigs])
     where = META if any(s.device is META for s in (*sigs, into or sigs[0])) else CPU
     if into is None:
         lying = sh.result_strides(shape, [(s.shape, s.strides) for s in sigs])
@@ -226,10 +226,10 @@ def dtype_keys(op, operands) -> tuple:
 
 def _check_target(op, into: Signature, shape, written) -> Signature:
     if shape and tuple(into.shape) != tuple(shape):
-        wide = sh.broadcast(op.name, into.shape, shape)
+        wide = sh.broadcast(op.said, into.shape, shape)
         if tuple(wide) != tuple(into.shape):
             raise RuntimeError(
-                f"{op.name}: output with shape {list(into.shape)} doesn't match the broadcast "
+                f"{op.said}: output with shape {list(into.shape)} doesn't match the broadcast "
                 f"shape {list(wide)}")
     if not dt.can_cast(written, into.dtype):
         raise RuntimeError(f"{op.name}: result type {_spoken(written)} can't be cast to the "

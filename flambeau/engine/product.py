@@ -10,11 +10,10 @@ from __future__ import annotations
 import ctypes
 from math import prod
 
-import numpy as np
-
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU, META
+from ..core.lazily import np
 from ..devices.cpu import gemm
 from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES

@@ -6,13 +6,12 @@ import weakref
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
 from ..core import dtype as dt
 from ..core import formats as fm
 from ..core import printing
 from ..core import shape as sh
 from ..core.device import META
+from ..core.lazily import np
 from . import backward as bw
 from . import convert, inplace
 from .eager import engine

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import math
-
-import numpy as np
+from typing import Any
 
 from ..core import dtype as dt
 from ..core.device import CPU, META, resolve
-from ..devices.cpu import random as streams
+from ..core.lazily import Lazily, np
 from . import convert, create, inplace
 from .eager import changed, check_writable, engine
 from .generator import twister_of
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import Tensor, empty, make, signature
+
+streams: Any = Lazily("flambeau.devices.cpu.random")
 
 # -- filling a tensor that exists ----------------------------------------------------------------
 

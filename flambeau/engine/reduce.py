@@ -110,13 +110,13 @@ def _respelled(op: Reduction, dim, keepdim: bool, named: dict):
     dim, keepdim = named.pop("axis", dim), named.pop("keepdims", keepdim)
     numbers = tuple(float(named.pop(name, op.defaults.get(name))) for name in op.attributes)
     if named:
-        raise TypeError(f"{op.name}() got an unexpected keyword argument '{next(iter(named))}'")
+        raise TypeError(f"{op.said}() got an unexpected keyword argument '{next(iter(named))}'")
     return dim, keepdim, numbers
 
 
 def _require_tensor(op: Reduction, x) -> None:
     if not isinstance(x, Tensor):
-        raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
+        raise TypeError(f"{op.said}(): argument 'input' (position 1) must be Tensor, not "
                         f"{type(x).__name__}")
 
 
@@ -125,8 +125,8 @@ def dims_of(op: Reduction, dim, rank: int) -> tuple[int, ...]:
     if dim is None:
         return tuple(range(rank))
     if isinstance(dim, int):
-        return (sh.wrap_dim(dim, rank, op.name),)[:rank]
-    dims = tuple(sorted(sh.wrap_dims(dim, rank, op.name)))
+        return (sh.wrap_dim(dim, rank, op.said),)[:rank]
+    dims = tuple(sorted(sh.wrap_dims(dim, rank, op.said)))
     if not dims and not op.bare:
         return tuple(range(rank))
     return dims if rank else ()
@@ -210,7 +210,7 @@ def result_dtypes(op: Reduction, operating: dt.dtype, wanted: dt.dtype | None) -
 def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | None):
     """(signatures of results, machine code, last argument, (count,) or (), walk)."""
     if wanted is not None and not op.typed:
-        raise TypeError(f"{op.name}() got an unexpected keyword argument 'dtype'")
+        raise TypeError(f"{op.said}() got an unexpected keyword argument 'dtype'")
     if op.accepts is not None:
         op.accepts(wanted or x.dtype)
     dims = dims_of(op, dim, x.rank)
@@ -256,7 +256,7 @@ def _code(op: Reduction, source: dt.dtype, compute: dt.dtype, results: tuple, st
 def _running_plan(op: Reduction, x: Signature, dim, dims, operating: dt.dtype, wanted):
     """The plan of a scan: what `plan` returns, for results of the input's own shape."""
     if not isinstance(dim, int):
-        raise TypeError(f"{op.name}(): argument 'dim' must be int, not {type(dim).__name__}")
+        raise TypeError(f"{op.said}(): argument 'dim' must be int, not {type(dim).__name__}")
     sigs = [signature(d, x.shape, None, x.device) for d in result_dtypes(op, operating, wanted)]
     if x.device is META or x.numel == 0:
         return sigs, None, 0, (), None

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
-from ..devices.cpu import random as streams
-from ..devices.cpu import random_rejection as rejection
-from ..devices.cpu.gamma_slope import gamma_slope
+from ..core.lazily import Lazily, np
 from . import convert, create, inplace
 from .eager import engine
 from .generator import twister_of
 from .modes import modes
 from .node import edge_of, kept_values, new_node
-from .random import Erased, bernoulli_, float_dtype, new_random
+from .random import Erased, bernoulli_, float_dtype, new_random, streams
 from .tensor import Tensor, empty, make, signature
+
+rejection: Any = Lazily("flambeau.devices.cpu.random_rejection")
+slopes: Any = Lazily("flambeau.devices.cpu.gamma_slope")
 
 
 def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None) -> Tensor:
@@ -173,7 +174,8 @@ def standard_gamma(input, generator=None):
 
 def standard_gamma_grad(input, output):
     """How samples of the gamma distribution move with their shapes."""
-    values = gamma_slope(convert.raw_array(input.detach()), convert.raw_array(output.detach()))
+    values = slopes.gamma_slope(convert.raw_array(input.detach()),
+                                convert.raw_array(output.detach()))
     return convert.copied(values.reshape(output.sig.shape).astype(output.sig.dtype.numpy),
                           output.sig.dtype)
 

@@ -8,16 +8,17 @@ integers, are computed one by one. The second half of linspace is counted from t
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from typing import Any
 
 from ..core import dtype as dt
 from ..core.device import CPU, META, default, resolve
-from ..devices.cpu.random import exact_product, round_bfloat16
+from ..core.lazily import Lazily, np
 from . import convert, create
 from .modes import modes
 from .settings import get_num_threads
 from .tensor import Tensor, empty, signature
+
+streams: Any = Lazily("flambeau.devices.cpu.random")
 
 VECTOR_BYTES = 32       # what torch's kernels hold in one register
 GRAIN = 32768           # elements each thread takes at least
@@ -114,7 +115,7 @@ def _exact(start, step, n: int) -> bool:
 def rounded_to(kind: dt.dtype, values: np.ndarray) -> np.ndarray:
     """Values rounded to a dtype; bfloat16 stays in float32."""
     with np.errstate(over="ignore"):
-        return round_bfloat16(values) if kind is dt.bfloat16 else values.astype(kind.numpy)
+        return streams.round_bfloat16(values) if kind is dt.bfloat16 else values.astype(kind.numpy)
 
 
 def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, device=None,
@@ -211,7 +212,7 @@ def fused(a, n: np.ndarray, b) -> np.ndarray:
         return fused(a.real, n, b.real) + kind(1j) * fused(a.imag, n, b.imag)
     if kind is np.float32:
         return (np.float64(a) * n + np.asarray(b, np.float64)).astype(np.float32)
-    product, lost = exact_product(n.astype(np.float64), a)
+    product, lost = streams.exact_product(n.astype(np.float64), a)
     total = product + b
     part = total - product
     return total + ((product - (total - part)) + (b - part) + lost)

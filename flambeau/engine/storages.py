@@ -7,12 +7,11 @@ import mmap
 import weakref
 from typing import Any
 
-import numpy as np
-
 from ..core import dtype as dt
 from ..core import formats as fm
 from ..core import shape as sh
 from ..core.device import CPU, META
+from ..core.lazily import np
 from . import create, legacy
 from .eager import changed
 from .storage import adopt, allocate

@@ -9,10 +9,9 @@ from __future__ import annotations
 import weakref
 from functools import lru_cache
 
-import numpy as np
-
 from ..core import formats as fm
 from ..core.device import META
+from ..core.lazily import np
 from ..ops.declare import View
 from . import pointwise as pw
 from .eager import engine, intercepted, new_table

@@ -50,7 +50,8 @@ def leaky_relu(x, *, negative_slope=0.01):
     return where(x > 0, x, x * negative_slope)
 
 
-@pointwise(SAME, method=False, function_form=False, inplace=False, backward="PreluKernelBackward0")
+@pointwise(SAME, method=False, function_form=False, inplace=False, backward="PreluKernelBackward0",
+           said="prelu")
 def rectified(x, weight):
     """x, or weight * x below 0"""
     return where(x > 0, x, x * weight)
@@ -241,7 +242,7 @@ def glu(input, dim=-1):
 
 
 @pointwise(SAME, method=False, function_form=False, inplace=False, backward="GluBackward0",
-           check=accepts("glu_cpu", "f"))
+           check=accepts("glu_cpu", "f"), said="glu")
 def gated(x, y):
     """x * sigmoid(y)"""
     return x * sigmoid(y)

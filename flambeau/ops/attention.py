@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import math
 
-import numpy as np
-
 from ..core import dtype as dt
 from ..core import expr as e
+from ..core.lazily import np
 from ..core.rows import each, row_program
 from .declare import T, composite, engine, registry
 from .dropout import dropout

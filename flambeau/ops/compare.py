@@ -118,7 +118,7 @@ def signbit(x):
     return e.call("copysign", e.const(1, x.dtype), x) < 0
 
 
-@pointwise(BOOL, method=False, function_form=False, inplace=False)
+@pointwise(BOOL, method=False, function_form=False, inplace=False, said="isclose")
 def near(x, y, *, rtol=1e-5, atol=1e-8, equal_nan=False):
     """|x - y| <= atol + rtol |y|"""
     close = x == y
@@ -267,7 +267,7 @@ def clamp_max(g, x, max):
 
 
 @pointwise(SAME, method=False, function_form=False, inplace=False, backward="ClampBackward1",
-           check=_clampable)
+           check=_clampable, said="clamp")
 def clamp_between(x, min, max):
     """x kept between `min` and `max`"""
     return e.minimum(e.maximum(x, min), max)
@@ -305,7 +305,7 @@ def _check_condition(operands, attributes) -> None:
 
 
 @pointwise(SAME, name="chosen", promote=(1, 2), method=False, function_form=False, inplace=False,
-           backward="WhereBackward0", check=_check_condition)
+           backward="WhereBackward0", check=_check_condition, said="where")
 def chosen(condition, x, y):
     """x where the condition holds, else y"""
     return choose(condition, x, y)
@@ -377,7 +377,8 @@ def nextafter(g, x, y):
     return choose(x == y, zero, g), None
 
 
-@pointwise(SAME, method=False, function_form=False, inplace=False, backward="NanToNumBackward0")
+@pointwise(SAME, method=False, function_form=False, inplace=False, backward="NanToNumBackward0",
+           said="nan_to_num")
 def replaced(x, *, nan=0.0, posinf=0.0, neginf=0.0):
     """x with NaN and the infinities replaced"""
     if x.dtype.kind == "c":

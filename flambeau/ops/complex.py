@@ -132,7 +132,8 @@ def polar(abs, angle):
     return e.complex_of(abs * cos(angle), abs * sin(angle))
 
 
-@pointwise(REAL, method=False, function_form=False, inplace=False, backward="AngleBackward0")
+@pointwise(REAL, method=False, function_form=False, inplace=False, backward="AngleBackward0",
+           said="angle")
 def angle_of(x):
     """The angle of a number to the positive axis."""
     if x.dtype.kind == "c":

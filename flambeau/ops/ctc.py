@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ..core import dtype as dt
+from ..core.lazily import np
 from .declare import SAME, T, composite, engine, library, registry
 from .loss_reduction import reduction_of
 from .refusal import no_kernel

@@ -9,6 +9,7 @@ positional parameters are its operands, tensors or numbers; those after `*` are 
 are given to the kernel when it runs, except attributes and values named in `bake`. Operands are
 joined to one dtype; `promote=(1, 2)` leaves the others, such as a condition, as they are. `check`
 is given operands (signatures or numbers) and attributes before anything is planned, to refuse them.
+`said` is the name by which messages call an op that has no public name of its own.
 
 A gradient names what it wants among `g` (the gradient of the result), the op's own parameters,
 `out`, and `<name>_meta` for a parameter of which only shape and dtype matter: just what it names
@@ -74,8 +75,10 @@ class Op:
 
     def __init__(self, function: Callable, name: str | None = None, *, rule: str = SAME,
                  samples=(), method: bool | str = True, inplace: bool = False,
-                 function_form: bool = True, where: str = "", backward: str | None = None):
+                 function_form: bool = True, where: str = "", backward: str | None = None,
+                 said: str | None = None):
         self.name = name or function.__name__
+        self.said = said or self.name
         self.body, self.rule, self.samples = function, rule, samples
         self.doc = inspect.cleandoc(function.__doc__ or "")
         self.method = self.name if method is True else method

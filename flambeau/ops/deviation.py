@@ -33,7 +33,7 @@ def _accepts(given: dt.dtype) -> None:
                            f"{given}")
 
 
-def _declared(name: str, finish, step: str, results=None):
+def _declared(name: str, said: str, finish, step: str, results=None):
     """One of the four: squared distances from the mean, added up and finished."""
     def distances(total, x, centre, *, correction=1.0):
         """Squared distances from the mean, divided by how many they are less `correction`."""
@@ -41,17 +41,17 @@ def _declared(name: str, finish, step: str, results=None):
 
     return reduction(REAL, name=name, start=_real_zero, after=mean, merge=lambda a, b: a + b,
                      finish=finish, accepts=_accepts, wide=True, results=results, method=False,
-                     function_form=False, backward=step)(distances)
+                     function_form=False, backward=step, said=said)(distances)
 
 
 _PAIR = {"spread": REAL, "mean": SAME}
-variance = _declared("variance", _variance, "VarBackward0")
-deviation = _declared("deviation", _deviation, "StdBackward0")
+variance = _declared("variance", "var", _variance, "VarBackward0")
+deviation = _declared("deviation", "std", _deviation, "StdBackward0")
 variance_and_mean = _declared(
-    "variance_and_mean", lambda total, count, mean, correction:
+    "variance_and_mean", "var_mean", lambda total, count, mean, correction:
     (_variance(total, count, correction), mean), "VarMeanBackward0", _PAIR)
 deviation_and_mean = _declared(
-    "deviation_and_mean", lambda total, count, mean, correction:
+    "deviation_and_mean", "std_mean", lambda total, count, mean, correction:
     (_deviation(total, count, correction), mean), "StdMeanBackward0", _PAIR)
 
 

@@ -20,7 +20,7 @@ def _added(a, b):
 
 def _declared(body, **options):
     return reduction(REAL, start=options.pop("start", _zero), merge=options.pop("merge", _added),
-                     method=False, function_form=False, **options)(body)
+                     method=False, function_form=False, said="norm", **options)(body)
 
 
 def norm_zero(total, x):

@@ -21,7 +21,7 @@ def true_divide(g, x, y):
 
 
 @pointwise(SAME, method=False, inplace=False, function_form=False, backward="DivBackward1",
-           check=accepts("div_trunc_cpu", "iuf"))
+           check=accepts("div_trunc_cpu", "iuf"), said="div")
 def truncated_quotient(x, y):
     """x / y rounded towards zero"""
     return e.call("truncdiv", x, y) if x.dtype.kind in "iu" else e.call("trunc", x / y)
@@ -39,7 +39,7 @@ def _floor_of_quotient(x, y):
 
 
 @pointwise(SAME, method=False, inplace=False, function_form=False, backward="DivBackward1",
-           check=accepts("div_floor_cpu", "biuf"))
+           check=accepts("div_floor_cpu", "biuf"), said="floor_divide")
 def floored_quotient(x, y):
     """x / y rounded down"""
     if x.dtype.kind == "b":
@@ -59,7 +59,7 @@ def floored_quotient(g):
 
 
 @pointwise(SAME, method=False, inplace=False, function_form=False, backward="RemainderBackward0",
-           check=accepts("remainder_cpu", "biuf"))
+           check=accepts("remainder_cpu", "biuf"), said="remainder")
 def floored_remainder(x, y):
     """What x / y rounded down leaves; it has the sign of y"""
     if x.dtype.kind == "b":
@@ -76,7 +76,7 @@ def floored_remainder(g, x, y):
 
 
 @pointwise(SAME, method=False, inplace=False, function_form=False, backward="FmodBackward0",
-           check=tensors("fmod", "input", then=accepts("fmod_cpu", "biuf")))
+           check=tensors("fmod", "input", then=accepts("fmod_cpu", "biuf")), said="fmod")
 def truncated_remainder(x, y):
     """What x / y rounded towards zero leaves; it has the sign of x"""
     if x.dtype.kind == "b":

@@ -13,13 +13,13 @@ _HIDDEN = {"method": False, "function_form": False}
 _SATURATION = 1.7580993408473766
 
 
-@pointwise(SAME, promote=(0,), backward="MulBackward0", **_HIDDEN)
+@pointwise(SAME, promote=(0,), backward="MulBackward0", said="dropout", **_HIDDEN)
 def dropped(x, mask, *, keep):
     """x / keep where the mask says so, else 0"""
     return x * e.where(mask, 1 / keep, e.const(0, x.dtype))
 
 
-@pointwise(SAME, promote=(0,), backward="AddBackward0", **_HIDDEN)
+@pointwise(SAME, promote=(0,), backward="AddBackward0", said="alpha_dropout", **_HIDDEN)
 def saturated(x, mask, *, scale, below, above):
     """scale x + above where the mask says so, else below"""
     kept = e.where(mask, scale, e.const(0, x.dtype))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..core import dtype as dt
+from ..core.lazily import np
 from .declare import T, composite, engine, registry
+from .index import selected_rows
 from .refusal import spoken
 
 _WHOLE = (dt.int64, dt.int32)
@@ -18,6 +18,10 @@ def _require_whole(name: str, argument: str, indices) -> None:
                            "instead")
 
 
+def _out_of_range(detail: str) -> IndexError:
+    return IndexError(f"index out of range in self: {detail}")
+
+
 def _flat(indices):
     return engine.reshape(indices, (-1,))
 
@@ -28,7 +32,7 @@ def embedding(weight: T, indices, padding_idx=-1, scale_grad_by_freq=False, spar
     _require_whole("embedding", "indices", indices)
     if weight.dim() != 2:
         raise RuntimeError(f"'weight' must be 2-D, got {weight.dim()}-D")
-    rows = registry["index_select"](weight, 0, _flat(indices))
+    rows = selected_rows("embedding", weight, 0, _flat(indices), _out_of_range)
     return engine.reshape(rows, (*indices.shape, weight.shape[1]))
 
 

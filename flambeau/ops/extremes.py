@@ -84,14 +84,14 @@ def amin(best, x):
 
 
 @reduction(SAME, start=lowest, empty=False, accepts=refuses("max_all", "c"), named="max",
-           method=False, function_form=False, backward="MaxBackward1")
+           method=False, function_form=False, backward="MaxBackward1", said="max")
 def max_all(best, x):
     """The largest of all."""
     return e.maximum(best, x)
 
 
 @reduction(SAME, start=highest, empty=False, accepts=refuses("min_all", "c"), named="min",
-           method=False, function_form=False, backward="MinBackward1")
+           method=False, function_form=False, backward="MinBackward1", said="min")
 def min_all(best, x):
     """The smallest of all."""
     return e.minimum(best, x)
@@ -108,7 +108,7 @@ for _op in (amax, amin, max_all, min_all):
 @reduction(SAME, start=lambda d: (highest(d), lowest(d)), empty=False, named="aminmax",
            merge=lambda a, b: (e.minimum(a[0], b[0]), e.maximum(a[1], b[1])),
            results={"min": SAME, "max": SAME}, accepts=refuses("aminmax_cpu", "c"),
-           method=False, function_form=False, backward="AminmaxBackward0")
+           method=False, function_form=False, backward="AminmaxBackward0", said="aminmax")
 def both_extremes(best, x):
     """The smallest and the largest."""
     return e.minimum(best[0], x), e.maximum(best[1], x)
@@ -157,7 +157,7 @@ def argmin(best, x, position):
 
 @reduction(SAME, start=_never(lowest), merge=lambda a, b: _larger(a, *b), empty=False, indexed=True,
            results={"values": SAME, "indices": INDEX}, named="max", accepts=refuses("max", "c"),
-           method=False, function_form=False, backward="MaxBackward0")
+           method=False, function_form=False, backward="MaxBackward0", said="max")
 def max_along(best, x, position):
     """The largest along a dimension, and where it is."""
     return _larger(best, x, position)
@@ -165,7 +165,8 @@ def max_along(best, x, position):
 
 @reduction(SAME, start=_never(highest), merge=lambda a, b: _smaller(a, *b), empty=False,
            indexed=True, results={"values": SAME, "indices": INDEX}, named="min",
-           accepts=refuses("min", "c"), method=False, function_form=False, backward="MinBackward0")
+           accepts=refuses("min", "c"), method=False, function_form=False, backward="MinBackward0",
+           said="min")
 def min_along(best, x, position):
     """The smallest along a dimension, and where it is."""
     return _smaller(best, x, position)

@@ -169,9 +169,14 @@ def index_select(x, dim, index):
     if x.sig.rank == 0 and index.sig.numel != 1:
         raise RuntimeError("index_select(): Index to scalar can have only 1 value, got "
                            f"{index.sig.numel} value(s)")
-    chosen, _ = _rows("index_select", x, dim, index)
-    out = engine.taken(_raised(x), chosen, "IndexSelectBackward0")
+    out = selected_rows("index_select", x, dim, index)
     return out if x.sig.rank else reshape(out, ())
+
+
+def selected_rows(name: str, x, dim, index, error=IndexError):
+    """The places along a dimension that a vector names, refused in the name of an op."""
+    chosen, _ = _rows(name, x, dim, index, error=error)
+    return engine.taken(_raised(x), chosen, "IndexSelectBackward0")
 
 
 def _index_add(name: str, x, dim, index, source, *, alpha=1):

@@ -38,20 +38,22 @@ def _weighed(name: str, losses, weight, input, reduction: str):
 # -- distances -------------------------------------------------------------------------------------
 
 
-@pointwise(SAME, backward="MseLossBackward0", check=accepts("mse_cpu", "f"), **_HIDDEN)
+@pointwise(SAME, backward="MseLossBackward0", check=accepts("mse_cpu", "f"),
+           said="mse_loss", **_HIDDEN)
 def squared_error(x, y):
     """(x - y) squared"""
     apart = x - y
     return apart * apart
 
 
-@pointwise(REAL, backward="L1LossBackward0", **_HIDDEN)
+@pointwise(REAL, backward="L1LossBackward0", said="l1_loss", **_HIDDEN)
 def absolute_error(x, y):
     """|x - y|"""
     return registry["abs"](x - y)
 
 
-@pointwise(SAME, backward="SmoothL1LossBackward0", check=accepts("smooth_l1_cpu", "f"), **_HIDDEN)
+@pointwise(SAME, backward="SmoothL1LossBackward0", check=accepts("smooth_l1_cpu", "f"),
+           said="smooth_l1_loss", **_HIDDEN)
 def smooth_error(x, y, *, beta):
     """Squared near zero, absolute from beta on."""
     apart = x - y
@@ -59,7 +61,8 @@ def smooth_error(x, y, *, beta):
     return e.where(size < beta, 0.5 * apart * apart / beta, size - 0.5 * beta)
 
 
-@pointwise(SAME, backward="HuberLossBackward0", check=accepts("huber_cpu", "f"), **_HIDDEN)
+@pointwise(SAME, backward="HuberLossBackward0", check=accepts("huber_cpu", "f"),
+           said="huber_loss", **_HIDDEN)
 def huber_error(x, y, *, delta):
     """Squared near zero, delta times absolute from delta on."""
     apart = x - y
@@ -122,7 +125,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
 
 @pointwise(SAME, backward="BinaryCrossEntropyBackward0",
-           check=accepts("binary_cross_entropy", "f"), **_HIDDEN)
+           check=accepts("binary_cross_entropy", "f"), said="binary_cross_entropy", **_HIDDEN)
 def binary_entropy(x, y):
     """-(y log(x) + (1 - y) log(1 - x)), no logarithm being below -100"""
     low = e.const(-100, x.dtype)
@@ -158,7 +161,8 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
-@pointwise(SAME, backward="BinaryCrossEntropyWithLogitsBackward0", **_HIDDEN)
+@pointwise(SAME, backward="BinaryCrossEntropyWithLogitsBackward0",
+           said="binary_cross_entropy_with_logits", **_HIDDEN)
 def logit_entropy(x, y):
     """Binary cross entropy of logits."""
     return (1 - y) * x - logsigmoid(x)
@@ -169,7 +173,8 @@ def logit_entropy(g, x, y):
     return lambda: g * (sigmoid(x) - y), lambda: -g * x
 
 
-@pointwise(SAME, backward="BinaryCrossEntropyWithLogitsBackward0", **_HIDDEN)
+@pointwise(SAME, backward="BinaryCrossEntropyWithLogitsBackward0",
+           said="binary_cross_entropy_with_logits", **_HIDDEN)
 def weighed_logit_entropy(x, y, positive):
     """Binary cross entropy of logits, positive targets counting `positive` times."""
     return (1 - y) * x - (1 + (positive - 1) * y) * logsigmoid(x)
@@ -198,13 +203,13 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
-@pointwise(SAME, **_HIDDEN)
+@pointwise(SAME, said="kl_div", **_HIDDEN)
 def divergence(x, y):
     """y (log(y) - x)"""
     return registry["xlogy"](y, y) - y * x
 
 
-@pointwise(SAME, **_HIDDEN)
+@pointwise(SAME, said="kl_div", **_HIDDEN)
 def divergence_of_logs(x, y):
     """exp(y) (y - x)"""
     return exp(y) * (y - x)
@@ -227,7 +232,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 # -- distributions ---------------------------------------------------------------------------------
 
 
-@pointwise(FLOAT, **_HIDDEN)
+@pointwise(FLOAT, said="poisson_nll_loss", **_HIDDEN)
 def count_likelihood(x, y, *, eps, logs=True, full=False):
     """Minus the log-likelihood of a count y under a Poisson distribution of rate x or exp(x)."""
     loss = exp(x) - y * x if logs else x - y * log(x + eps)
@@ -253,7 +258,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     return reduced(signed_loss(input, target), reduction)
 
 
-@pointwise(SAME, backward="SoftMarginLossBackward0", **_HIDDEN)
+@pointwise(SAME, backward="SoftMarginLossBackward0", said="soft_margin_loss", **_HIDDEN)
 def signed_loss(x, y):
     """log(1 + exp(-x y))"""
     return log1p(exp(-y * x))
@@ -278,7 +283,7 @@ def _checked_variance(input, var):
     return var
 
 
-@pointwise(SAME, **_HIDDEN)
+@pointwise(SAME, said="gaussian_nll_loss", **_HIDDEN)
 def clamped_through(x, *, low):
     """x, but not below `low`; gradients pass as if it were x."""
     return e.maximum(x, low)

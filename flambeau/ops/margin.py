@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..core import dtype as dt
+from ..core.lazily import np
 from .activation import logsigmoid
 from .declare import composite, engine, registry
 from .loss_reduction import reduced, reduction_of

@@ -89,7 +89,7 @@ def _split(x):
 
 
 @pointwise(SAME, method=False, function_form=False, inplace=False, backward="FrexpBackward0",
-           check=_floating)
+           check=_floating, said="frexp")
 def mantissa(x):
     """The part of a number between 1/2 and 1."""
     return _split(x)[0]
@@ -100,7 +100,7 @@ def mantissa(g, x, out):
     return where(x == out, g, g * (out / x))
 
 
-@pointwise(SAME, method=False, function_form=False, inplace=False, check=_floating)
+@pointwise(SAME, method=False, function_form=False, inplace=False, check=_floating, said="frexp")
 def exponent_of(x):
     """The power of two that makes a number of its mantissa."""
     return e.cast(_split(x)[1], x.dtype)

@@ -314,7 +314,9 @@ def permute(x, dims):
         raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not "
                            "match the length of the desired ordering of dimensions i.e. "
                            f"input.dim() = {x.rank} is not equal to len(dims) = {len(dims)}")
-    order = sh.wrap_dims(dims, x.rank, "permute")
+    order = tuple(sh.wrap_dim(d, x.rank, "permute") for d in dims)
+    if len(set(order)) != len(order):
+        raise RuntimeError(f"permute(): duplicate dims are not allowed, got dims {list(dims)}")
     return tuple(x.shape[d] for d in order), tuple(x.strides[d] for d in order)
 
 
@@ -325,6 +327,14 @@ def permute(g, dims):
     return permute(g, tuple(order.index(d) for d in range(rank)))
 
 
+def _distinct(name: str, dims, rank: int) -> tuple[int, ...]:
+    """The dimensions movedim is given, each once."""
+    wrapped = tuple(sh.wrap_dim(d, rank, "movedim") for d in dims)
+    if len(set(wrapped)) != len(wrapped):
+        raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(dims)})")
+    return wrapped
+
+
 def moved_order(rank: int, source, destination) -> tuple[int, ...]:
     """The permutation that takes dimensions from some places to others."""
     source, destination = (whole("movedim", n, v) for n, v in
@@ -333,7 +343,8 @@ def moved_order(rank: int, source, destination) -> tuple[int, ...]:
         raise RuntimeError(f"movedim: Invalid source or destination dims: source ({list(source)} "
                            f"dims) should contain the same number of dims as destination "
                            f"({list(destination)} dims)")
-    source, destination = (sh.wrap_dims(d, rank, "movedim") for d in (source, destination))
+    source, destination = (_distinct(n, d, rank) for n, d in
+                           (("source", source), ("destination", destination)))
     order = [d for d in range(rank) if d not in source]
     for place, d in sorted(zip(destination, source, strict=True)):
         order.insert(place, d)

@@ -131,7 +131,7 @@ def _finite(largest):
 
 @reduction(FLOAT, start=0, after=amax, merge=lambda a, b: a + b, method=False, function_form=False,
            finish=lambda total, amax: e.call("log", total) + _finite(amax),
-           backward="LogsumexpBackward0")
+           backward="LogsumexpBackward0", said="logsumexp")
 def shifted_logsumexp(total, x, largest):
     """log(sum(exp(x))) of real numbers."""
     return total + e.call("exp", x - _finite(largest))

@@ -103,23 +103,23 @@ def mode(input: T, dim=-1, keepdim=False):
     return _pair(_without(input.shape, d, keepdim), input.dtype)
 
 
-def _median_rule(input, dim, keepdim):
+def _median_rule(name: str, input, dim, keepdim):
     if input.dtype.kind in "bc":
         raise no_kernel("median_cpu", input.dtype)
-    d = _nonempty("median", input, dim)
+    d = _nonempty(name, input, dim)
     return _pair(_without(input.shape, d, keepdim), input.dtype)
 
 
 @library(method=False, function_form=False, backward="MedianBackward1")
 def median_along(input: T, dim, keepdim=False):
     """The lower median along `dim`, and where it is; NaN if there is one."""
-    return _median_rule(input, dim, keepdim)
+    return _median_rule("median", input, dim, keepdim)
 
 
 @library(method=False, function_form=False, backward="NanmedianBackward1")
 def nanmedian_along(input: T, dim, keepdim=False):
     """The lower median along `dim` of what is not NaN, and where it is."""
-    return _median_rule(input, dim, keepdim)
+    return _median_rule("nanmedian", input, dim, keepdim)
 
 
 median_along.results_name, nanmedian_along.results_name = "median", "nanmedian"

@@ -168,7 +168,7 @@ def digamma(g, x):
 
 
 @pointwise(FLOAT, method=False, function_form=False, inplace=False, backward="PolygammaBackward0",
-           check=_real("polygamma"))
+           check=_real("polygamma"), said="polygamma")
 def trigamma(x):
     """The second derivative of lgamma."""
     return e.call("trigamma", x)
@@ -211,7 +211,7 @@ def _power(x, n: int):
 
 
 @pointwise(FLOAT, method=False, function_form=False, inplace=False, bake=("n",),
-           backward="PolygammaBackward0", check=_real("polygamma"))
+           backward="PolygammaBackward0", check=_real("polygamma"), said="polygamma")
 def higher_polygamma(x, *, n):
     """The derivative of lgamma of order n + 1, for n of 2 and more."""
     narrow, s = x.dtype, n + 1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
+from ...core.lazily import np
 from .routines import routine
 
 EULER = 0.5772156649015329

@@ -11,9 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
-import numpy as np
-
 from ...core import spatial as sp
+from ...core.lazily import np
 from .routines import routine
 from .windows import framed, needed, seen, taps, unframed, windows
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from ...core.lazily import np
 from .routines import routine
 
 

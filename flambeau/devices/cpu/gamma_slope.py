@@ -4,7 +4,7 @@ dx/da = -(dP/da) / (dP/dx), with P the distribution function: below the mean fro
 above it from the continued fraction of 1 - P (Lentz), each with its derivative carried along.
 """
 
-import numpy as np
+from ...core.lazily import np
 
 MAX_TERMS = 10_000
 

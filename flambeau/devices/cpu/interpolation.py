@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import numpy as np
-
+from ...core.lazily import np
 from .routines import routine
 
 #: with more elements than this behind each one, a matrix product is faster

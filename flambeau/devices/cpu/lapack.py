@@ -9,9 +9,8 @@ import ctypes
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from ...core.errors import LinAlgError
+from ...core.lazily import np
 from .blas import symbol
 from .routines import routine
 

@@ -7,11 +7,11 @@ raw words come from numpy's bit generator a block of 624 at a time.
 import math
 import os
 
-import numpy as np
+from ...core.config import DEFAULT_SEED
+from ...core.lazily import np
 
 WORDS = 624
 STATE_BYTES = 5056
-DEFAULT_SEED = 67280421310721
 
 # torch's own layout of a saved state; `left` counts down to the next block of words.
 STATE = np.dtype(

@@ -12,8 +12,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
+from ...core.lazily import np
 from .compile import ATTRIBUTES, addresses
 from .compile import cache as object_cache
 

@@ -9,8 +9,7 @@ import functools
 import math
 from typing import NamedTuple
 
-import numpy as np
-
+from ...core.lazily import np
 from .shuffle import shuffle
 
 CHUNK = 1 << 15  # elements drawn at once, so that what lies between stays in the cache

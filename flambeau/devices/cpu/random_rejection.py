@@ -6,8 +6,7 @@ Poisson: Hoermann's PTRS (1993); binomial: his BTRS; gamma: Marsaglia and Tsang 
 
 import math
 
-import numpy as np
-
+from ...core.lazily import np
 from .random import cast, demand, exponential, unit
 
 TINY = {"float32": float(np.finfo(np.float32).tiny), "float64": float(np.finfo(np.float64).tiny)}

@@ -8,10 +8,22 @@ leave the call to the routine. Families of routines live in files of their own a
 from __future__ import annotations
 
 import ctypes
+import importlib
 
-import numpy as np
+from ...core.lazily import np
 
-ROUTINES: dict = {}
+
+class _Routines(dict):
+    """Families are loaded when a routine is first asked for."""
+
+    def __missing__(self, name: str):
+        importlib.import_module(".library", __package__)
+        if name not in self:
+            raise KeyError(f"no routine answers {name}")
+        return self[name]
+
+
+ROUTINES: dict = _Routines()
 NATIVE: dict = {}
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
-
+from ...core.lazily import np
 from .bridge import wrapper_ir
 from .compile import cache, load_or_build
 

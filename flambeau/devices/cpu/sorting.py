@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from ...core.lazily import np
 from .ordering import best_of_rows, ordered_rows
 from .routines import routine
 

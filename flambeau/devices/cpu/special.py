@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
+from ...core.lazily import np
 from .routines import routine
 
 #: (2 k)! / B(2 k), the denominators of Euler and Maclaurin's formula

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import product
 
-import numpy as np
+from ...core.lazily import np
 
 
 def needed(outs, kernel, stride, dilation) -> tuple[int, ...]:
