@@ -335,7 +335,7 @@ class Tensor:
         """A view of the storage with the given sizes and steps."""
     def as_strided_(self, size: _Any, stride: _Any, storage_offset: _Any = None) -> Tensor:
         """In-place form of `as_strided`."""
-    def as_strided_scatter(self, src: _Any, *args: _Any, **kwargs: _Any) -> Tensor:
+    def as_strided_scatter(self, src: _Any, size: _Any, stride: _Any, storage_offset: _Any = None) -> Tensor:
         """A copy of the tensor with the part that `as_strided` shows replaced."""
     def as_subclass(self, cls: _Any) -> _Any:
         """The same tensor as an instance of a subclass."""
@@ -1276,6 +1276,8 @@ class Tensor:
         """In-place form of `transpose`: no data moves."""
     def trapezoid(self, input: Tensor | None = None, *, dx: _Any = None, dim: _Any = -1) -> Tensor:
         """The area under y along `dim` by the trapezoidal rule."""
+    def trapz(self, input: Tensor | None = None, *, dx: _Any = None, dim: _Any = -1) -> Tensor:
+        """The area under y along `dim` by the trapezoidal rule."""
     def triangular_solve(self, A: _Any, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False) -> _Any:
         """(X, A) with A X = input for a triangular A, or its transpose."""
     def tril(self, diagonal: _Any = 0) -> Tensor:
@@ -1566,10 +1568,13 @@ def argwhere(input: Tensor, *, out: _Any = None) -> _Any:
 def as_strided(input: Tensor, size: _Any, stride: _Any, storage_offset: _Any = None, *, out: _Any = None) -> Tensor:
     """A view of the storage with the given sizes and steps."""
 
+def as_strided_(self, size: _Any, stride: _Any, storage_offset: _Any = None) -> Tensor:
+    """In-place form of `as_strided`."""
+
 def as_strided_copy(*args: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
     """`as_strided`, with memory of its own."""
 
-def as_strided_scatter(input: Tensor, src: _Any, *args: _Any, out: _Any = None, **kwargs: _Any) -> Tensor:
+def as_strided_scatter(input: Tensor, src: _Any, size: _Any, stride: _Any, storage_offset: _Any = None, *, out: _Any = None) -> Tensor:
     """A copy of the tensor with the part that `as_strided` shows replaced."""
 
 def as_tensor(data: _Any, dtype: _dtype | None = None, device: _Any = None) -> _Any:
@@ -1636,6 +1641,12 @@ def bernoulli(input: Tensor, p: _Any = None, *, generator: Generator | None = No
     """1 with the probability that each element gives, or p, else 0."""
 
 bfloat16: _dtype
+
+def bilinear(input1: _Any, input2: _Any, weight: _Any, bias: _Any = None, *, out: _Any = None) -> Tensor:
+    """input1 @ weight[k] @ input2 for every k, plus bias"""
+
+def binary_cross_entropy_with_logits(input: Tensor, target: _Any, weight: _Any = None, pos_weight: _Any = None, reduction: _Any = 0, *, out: _Any = None) -> Tensor:
+    """Binary cross entropy of logits."""
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _Any = 0, *, out: _Any = None) -> Tensor:
     """How often each number occurs, or the sum of its weights."""
@@ -1984,6 +1995,7 @@ def dstack(tensors: _Sequence[Tensor], *, out: _Any = None) -> Tensor:
 
 class dtype:
     """What one element is: its kind (bool, int, unsigned, float, complex) and its size."""
+    carrier: _str
     compute: _dtype
     @property
     def is_complex(self) -> _bool: ...
@@ -1994,7 +2006,8 @@ class dtype:
     itemsize: _int
     kind: _str
     name: _str
-    numpy: _Any
+    @property
+    def numpy(self) -> _Any: ...
     rank: _int
     def to_complex(self) -> _dtype: ...
     def to_real(self) -> _dtype: ...
@@ -2243,6 +2256,9 @@ def get_num_threads() -> _int:
 
 def get_rng_state() -> Tensor:
     """The state of the default generator as a tensor of bytes."""
+
+def gradient(input: Tensor, *, spacing: _Any = None, dim: _Any = None, edge_order: _Any = 1, out: _Any = None) -> _tuple[Tensor, ...]:
+    """Estimates of the slope along each dimension: a tuple of tensors like the input."""
 
 def greater(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Tensor:
     """x > y"""
@@ -3341,6 +3357,9 @@ def transpose_copy(*args: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
 def trapezoid(other: _Any, input: Tensor | None = None, *, dx: _Any = None, dim: _Any = -1, out: _Any = None) -> Tensor:
     """The area under y along `dim` by the trapezoidal rule."""
 
+def trapz(other: _Any, input: Tensor | None = None, *, dx: _Any = None, dim: _Any = -1, out: _Any = None) -> Tensor:
+    """The area under y along `dim` by the trapezoidal rule."""
+
 def triangular_solve(input: Tensor, A: _Any, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: _Any = None) -> _Any:
     """(X, A) with A X = input for a triangular A, or its transpose."""
 
@@ -3578,6 +3597,7 @@ __all__ = [
     "argsort",
     "argwhere",
     "as_strided",
+    "as_strided_",
     "as_strided_copy",
     "as_strided_scatter",
     "as_tensor",
@@ -3602,6 +3622,8 @@ __all__ = [
     "batch_norm",
     "bernoulli",
     "bfloat16",
+    "bilinear",
+    "binary_cross_entropy_with_logits",
     "bincount",
     "binomial",
     "bitwise_and",
@@ -3799,6 +3821,7 @@ __all__ = [
     "get_num_interop_threads",
     "get_num_threads",
     "get_rng_state",
+    "gradient",
     "greater",
     "greater_",
     "greater_equal",
@@ -4166,6 +4189,7 @@ __all__ = [
     "transpose",
     "transpose_copy",
     "trapezoid",
+    "trapz",
     "triangular_solve",
     "tril",
     "tril_",

@@ -23,7 +23,7 @@ from .engine import (
     moves,
     protocol,
     random,
-    restride,  # noqa: F401  fills in `engine`,
+    restride,
     results,
     sampling,
     sequence,
@@ -49,7 +49,7 @@ ALIASES = {
     "concatenate": "cat", "divide": "div", "fix": "trunc", "greater": "gt", "greater_equal": "ge",
     "less": "lt", "less_equal": "le", "moveaxis": "movedim", "multiply": "mul", "negative": "neg",
     "not_equal": "ne", "subtract": "sub", "swapaxes": "transpose", "swapdims": "transpose",
-    "row_stack": "vstack", "unsafe_chunk": "chunk", "unsafe_split": "split",
+    "row_stack": "vstack", "trapz": "trapezoid", "unsafe_chunk": "chunk", "unsafe_split": "split",
     "unsafe_split_with_sizes": "split_with_sizes",
     "nn.functional.pixel_shuffle": "pixel_shuffle",
     "nn.functional.pixel_unshuffle": "pixel_unshuffle",
@@ -64,6 +64,7 @@ ALIASES = {
     "special.polygamma": "polygamma", "special.psi": "digamma", "special.round": "round",
     "special.sinc": "sinc", "special.xlogy": "xlogy", "special.softmax": "softmax",
     "special.log_softmax": "log_softmax", "special.logsumexp": "logsumexp",
+    "bilinear": "nn.functional.bilinear",
     "cosine_similarity": "nn.functional.cosine_similarity",
     "group_norm": "nn.functional.group_norm", "layer_norm": "nn.functional.layer_norm",
     "pairwise_distance": "nn.functional.pairwise_distance", "rms_norm": "nn.functional.rms_norm",
@@ -149,7 +150,8 @@ def inplace_of(op: Op):
 
 
 #: public functions by dotted name, and what else lives among them
-functions: dict[str, object] = {"linalg.LinAlgError": LinAlgError}
+functions: dict[str, object] = {"linalg.LinAlgError": LinAlgError,
+                                "as_strided_": restride.as_strided_}
 
 
 def install() -> None:

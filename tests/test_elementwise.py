@@ -155,3 +155,32 @@ def test_special_values():
     assert fl.gcd(fl.tensor([12, -18, 0]), fl.tensor([18, 12, 5])).tolist() == [6, 6, 5]
     assert fl.lcm(fl.tensor([4, 0]), fl.tensor([6, 0])).tolist() == [12, 0]
     assert fl.special.bessel_j0(fl.tensor([2.404825557695773])).item() == pytest.approx(0, abs=1e-7)
+
+
+@pytest.mark.parametrize("count", [1, 7, 40])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+def test_floats_that_no_integer_holds_become_the_lowest(source, count):
+    values = ([3e9, -3e9, math.nan, math.inf, -math.inf, 70000.7, -1.9] * 6)[:count]
+    x = fl.tensor(values, dtype=getattr(fl, source))
+    low = -(2**31)
+    want = {fl.int64: [3 * 10**9, -3 * 10**9, -(2**63), -(2**63), -(2**63), 70000, -1],
+            fl.int32: [low, low, low, low, low, 70000, -1],
+            fl.int16: [0, 0, 0, 0, 0, 4464, -1],
+            fl.uint8: [0, 0, 0, 0, 0, 112, 255]}
+    for target, one in want.items():
+        assert x.to(target).tolist() == (one * 6)[:count]
+
+
+def test_polynomials_of_high_degree():
+    x = fl.tensor([-1.0, 0.3, 1.0], dtype=fl.float64)
+    n = fl.tensor(100_000)
+    np.testing.assert_allclose(fl.special.chebyshev_polynomial_t(x, n).numpy(),
+                               np.cos(100_000 * np.arccos(x.numpy())), atol=1e-9)
+    assert fl.special.chebyshev_polynomial_u(x, n).tolist()[::2] == [100_001, 100_001]
+    assert fl.special.chebyshev_polynomial_v(x, n).tolist()[::2] == [200_001, 1]
+    assert fl.special.chebyshev_polynomial_w(x, n + 1).tolist()[::2] == [-1, 200_003]
+    one = fl.special.laguerre_polynomial_l(fl.tensor([1113.0]), fl.tensor(10_701))
+    assert one.isnan().all()
+    near_zero = fl.special.legendre_polynomial_p(fl.zeros(1, dtype=fl.float64),
+                                                    fl.tensor(5000))
+    assert near_zero.item() == pytest.approx(math.sqrt(2 / (math.pi * 5000)), rel=1e-3)

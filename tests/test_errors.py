@@ -258,3 +258,33 @@ def test_a_mistake_holds_no_tensor():
         x + ones(4, 5)
     del x
     assert gone() is None
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda a, b: torch.where(a > 0, b, b),                       "where: The size of tensor a"),
+    (lambda a, b: F.l1_loss(a, b),                                "l1_loss: The size of"),
+    (lambda a, b: F.mse_loss(a, b),                               "mse_loss: The size of"),
+    (lambda a, b: F.kl_div(a, b),                                 "kl_div: The size of"),
+    (lambda a, b: torch.isclose(a, b),                            "isclose: The size of"),
+    (lambda a, b: torch.clamp(a, b, b),                           "clamp: The size of"),
+    (lambda a, b: a // b,                                         "floor_divide: The size of"),
+    (lambda a, b: torch.fmod(a, b),                               "fmod: The size of"),
+    (lambda a, b: a.max(5),                                       "max: Dimension out of range"),
+    (lambda a, b: a.var(5),                                       "var: Dimension out of range"),
+    (lambda a, b: a.norm(2, 5),                                   "norm: Dimension out of range"),
+    (lambda a, b: a.nanmedian(5),                                 "nanmedian: Dimension out of"),
+    (lambda a, b: F.embedding(torch.tensor([3]), torch.ones(3, 2)),
+     r"index out of range in self: embedding\(\): index 3 is out of bounds"),
+    (lambda a, b: torch.ones(2, 3).permute(0, -2),
+     r"permute\(\): duplicate dims are not allowed"),
+    (lambda a, b: torch.ones(2, 3).movedim((0, 0), (0, 1)), "movedim: repeated dim in `source`"),
+])
+@pytest.mark.filterwarnings("ignore")
+def test_messages_name_the_op_that_was_called(call, words):
+    with pytest.raises((RuntimeError, IndexError), match=f"^{words}"):
+        call(torch.ones(3), torch.ones(4))
+
+
+def test_a_recurrent_network_refuses_another_dtype():
+    with pytest.raises(ValueError, match="does not match weight dtype"):
+        torch.nn.LSTM(2, 3)(torch.ones(1, 2, dtype=torch.float64))

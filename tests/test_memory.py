@@ -127,7 +127,7 @@ def test_large_tensors_reuse_memory():
     """
     grown, blocks = map(int, run(code))
     assert grown < 8 << 20, f"grew by {grown} bytes"
-    assert blocks <= 6, f"{blocks} blocks of 64 MB are held"
+    assert blocks <= 7, f"{blocks} blocks of 64 MB are held"  # one and more is the program itself
 
 
 @linux

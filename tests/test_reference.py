@@ -102,3 +102,13 @@ def test_what_is_missing_is_named():
         evaluate(expr.call("frobnicate", leaf(dt.float32)), [np.zeros(1, np.float32)])
     with pytest.raises(ValueError, match="needs index values"):
         evaluate(expr.index(0), [])
+
+
+def test_floats_that_no_integer_holds_become_the_lowest():
+    x = np.array([3e9, -3e9, np.nan, np.inf, 70000.7, 9.22e18])
+    wide = evaluate(expr.cast(leaf(dt.float64), dt.int64), [x])
+    assert wide.tolist() == [3 * 10**9, -3 * 10**9, -(2**63), -(2**63), 70000, int(9.22e18)]
+    low = -(2**31)
+    assert evaluate(expr.cast(leaf(dt.float64), dt.int32), [x]).tolist() == [
+        low, low, low, low, 70000, low]
+    assert evaluate(expr.cast(leaf(dt.float64), dt.int16), [x]).tolist() == [0, 0, 0, 0, 4464, 0]

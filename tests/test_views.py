@@ -1,5 +1,8 @@
 """Views share memory and history; what cannot be a view is a copy, or refused."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -138,3 +141,41 @@ def test_detach_is_no_part_of_the_graph():
     d = w.detach()
     d.add_(1)
     assert not d.requires_grad and d._base is None and w.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x.as_strided((7,), (1,)),
+    lambda x: x[1:].as_strided((6,), (1,)),
+    lambda x: x.as_strided((2, 2), (3, 4)),
+    lambda x: x.as_strided((1,), (1,), 6),
+    lambda x: x.as_strided_((7,), (1,)),
+    lambda x: x.view(2, 3).t().as_strided((7,), (1,), 0),
+])
+def test_as_strided_stays_within_the_storage(view):
+    with pytest.raises(RuntimeError, match="out of bounds for storage of size 24"):
+        view(torch.ones(6))
+
+
+@pytest.mark.parametrize("part", [
+    lambda x: x[:2],
+    lambda x: x[2:4].detach(),
+    lambda x: x[:2].data,
+    lambda x: x.resize_(2),
+    lambda x: x.as_strided_((2,), (1,)),
+    lambda x: torch.empty(0).set_(x.untyped_storage(), 0, (2,)),
+    lambda x: copy.deepcopy(x[:2]),
+    lambda x: pickle.loads(pickle.dumps(x[:2])),
+    lambda x: torch.nn.Parameter(x[2:4]).data,
+])
+def test_a_part_may_be_strided_over_all_of_its_storage(part):
+    x = part(torch.arange(6.0))
+    assert x.untyped_storage().nbytes() == 24
+    assert x.as_strided((6,), (1,), 0).tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(RuntimeError, match="requiring a storage size of 28"):
+        x.as_strided((7,), (1,), 0)
+
+
+def test_offsets_of_as_strided_scatter_count_from_the_start_of_the_storage():
+    x = torch.arange(10)[2:5]
+    assert x.as_strided_scatter(torch.zeros(2, dtype=torch.int64), (2,), (1,), 3).tolist() == [
+        2, 0, 0]

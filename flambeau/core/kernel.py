@@ -36,7 +36,7 @@ class Operand:
         return f"{'out' if self.written else 'in'} {self.dtype.name}[{self.step}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fold:
     """States, how an element moves them, and how two partial results merge.
 
@@ -51,7 +51,7 @@ class Fold:
     running: tuple[Store, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Store:
     """Write an expr to an operand: at the current place, or at computed coordinates.
 
@@ -64,9 +64,9 @@ class Store:
     combine: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kernel:
-    """What a device is asked to compile."""
+    """What a device is asked to compile. Kernels are equal if they are made of the same exprs."""
 
     operands: tuple[Operand, ...]
     params: tuple[dt.dtype, ...]
@@ -79,8 +79,25 @@ class Kernel:
     # move the operand on from where the loops have taken it.
     indirect: tuple[int, ...] = ()
 
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Kernel) and _identity(self) == _identity(other)
+
+    def __hash__(self) -> int:
+        return hash(_identity(self))
+
     def __str__(self) -> str:
         return listing(self)
+
+
+def _identity(value):
+    """What tells kernels apart: exprs, being interned, by themselves, all else by value."""
+    if isinstance(value, Expr):
+        return id(value)
+    if isinstance(value, tuple):
+        return tuple([_identity(v) for v in value])
+    if isinstance(value, (Fold, Store, Kernel)):
+        return tuple([_identity(v) for v in vars(value).values()])
+    return value
 
 
 def stage_exprs(kind: str, payload) -> list[Expr]:

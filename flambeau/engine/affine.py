@@ -32,15 +32,15 @@ lookup:
   %plans = load ptr, ptr %ctx
 {_at("%xsig", "%x", t["sig"])}{_at("%ysig", "%y", t["sig"])}{_at("%zsig", "%z", t["sig"])}
 {_at("%xn", "%x", t["node"])}{_at("%yn", "%y", t["node"])}{_at("%zn", "%z", t["node"])}
-  %second = call ptr @PyDict_GetItem(ptr %plans, ptr %xsig)
+  %second = call ptr @find(ptr %plans, ptr %xsig)
   %has2 = icmp ne ptr %second, null
   br i1 %has2, label %by_y, label %slow
 by_y:
-  %third = call ptr @PyDict_GetItem(ptr %second, ptr %ysig)
+  %third = call ptr @find(ptr %second, ptr %ysig)
   %has3 = icmp ne ptr %third, null
   br i1 %has3, label %by_z, label %slow
 by_z:
-  %plan = call ptr @PyDict_GetItem(ptr %third, ptr %zsig)
+  %plan = call ptr @find(ptr %third, ptr %zsig)
   %known = icmp ne ptr %plan, null
   br i1 %known, label %packed_, label %slow
 packed_:

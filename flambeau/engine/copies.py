@@ -7,14 +7,15 @@ import ctypes
 
 from ..core.device import META
 from .storage import allocate
-from .storages import reach, root, untyped_storage
-from .tensor import LEAF, Tensor, empty, make, signature
+from .storages import untyped_storage
+from .tensor import LEAF, Tensor, empty, make, room_of, signature
 
 
 def rebuild(kind, storage, dtype, offset, size, stride, requires_grad, state=None):
     """What a pickled tensor is made from again; tensors of one pickle share storages."""
     mem = storage.mem
     x = make(signature(dtype, tuple(size), tuple(stride)), mem, mem.address + offset)
+    x.__dict__["_room"] = (mem.address, storage.nbytes())
     return _with_type(x, kind, requires_grad, state)
 
 
@@ -47,7 +48,7 @@ def reduce_ex(self, protocol):
 
 
 #: what the library keeps in a tensor's dictionary
-PRIVATE = frozenset(("_hooks", "_accumulated", "_retains", "_views", "_inference"))
+PRIVATE = frozenset(("_hooks", "_accumulated", "_retains", "_views", "_inference", "_room"))
 
 
 def own_attributes(x: Tensor) -> dict:
@@ -72,6 +73,8 @@ def deepcopy(self, memo):
     if type(self) is not Tensor:
         copied = copied.as_subclass(type(self))
     copied.node = self.node
+    if sig.device is not META:
+        copied.__dict__["_room"] = (mem.address, room_of(self))
     memo[id(self)] = copied
     copied.__dict__.update(copy.deepcopy(own_attributes(self), memo))
     if self.grad is not None:
@@ -80,7 +83,7 @@ def deepcopy(self, memo):
 
 
 def _copied_memory(x: Tensor, memo: dict):
-    length = reach(root(x))
+    length = room_of(x)
     key = ("memory", id(x.mem), length)
     if key not in memo:
         mem = allocate(length)

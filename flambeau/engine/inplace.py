@@ -14,7 +14,7 @@ from ..ops.declare import Pointwise
 from .eager import alias, changed, check_writable, engine, overlaps, pointwise_into
 from .modes import modes
 from .node import attach, edge_of, kept_values, new_node
-from .tensor import LEAF, Tensor, base_of, make, signature
+from .tensor import LEAF, Tensor, base_of, keep_room, make, signature
 
 
 def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor:
@@ -264,7 +264,9 @@ def set_requires_grad(x: Tensor, wanted: bool) -> None:
 
 def detached(x: Tensor) -> Tensor:
     """The same bytes outside the graph."""
-    return make(x.sig, x.mem, x.ptr)
+    out = make(x.sig, x.mem, x.ptr)
+    keep_room(out, x)
+    return out
 
 
 def resized(x: Tensor, shape) -> None:

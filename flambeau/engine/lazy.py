@@ -10,7 +10,7 @@ import sys
 def subpackages(package: str, folder: str):
     """(__getattr__, __dir__) of a package that imports what lies in its folder when asked."""
     names = frozenset(name.removesuffix(".py") for name in os.listdir(folder)
-                      if not name.startswith("_"))
+                      if not name.startswith("__"))
 
     def __getattr__(name: str):
         if name in names:

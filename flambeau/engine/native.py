@@ -35,7 +35,7 @@ _WORDS = 24                     # where an array keeps the address of its conten
 _VERSION_AT = 56                # in a storage, see bridge
 
 _EXTERNAL = {
-    "PyDict_GetItem": "ptr (ptr, ptr)", "PyType_GenericAlloc": "ptr (ptr, i64)",
+    "PyDict_GetItemWithError": "ptr (ptr, ptr)", "PyType_GenericAlloc": "ptr (ptr, i64)",
     "PyType_IsSubtype": "i32 (ptr, ptr)", "PyLong_AsVoidPtr": "ptr (ptr)",
     "PyLong_AsSsize_t": "i64 (ptr)", "PyFloat_AsDouble": "double (ptr)",
     "PyTuple_New": "ptr (i64)", "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)",
@@ -62,6 +62,24 @@ def _put(base: str, offset: int, value: str, tag: str) -> str:
 def _common(t: dict, n: dict) -> str:
     """Functions all fronts share."""
     return f"""
+; what a dict has under a key, or null; a key that cannot be one is found nowhere
+define internal ptr @find(ptr %dict, ptr %key) {{
+  %found = call ptr @PyDict_GetItemWithError(ptr %dict, ptr %key)
+  %is = icmp ne ptr %found, null
+  br i1 %is, label %yes, label %no
+yes:
+  ret ptr %found
+no:
+  %error = call ptr @PyErr_Occurred()
+  %plain = icmp eq ptr %error, null
+  br i1 %plain, label %done, label %clear
+clear:
+  call void @PyErr_Clear()
+  br label %done
+done:
+  ret ptr null
+}}
+
 ; 1: record, 0: do not, -1: let Python decide
 define internal i64 @recording() {{
   %special = load i64, ptr @g_special
@@ -313,7 +331,7 @@ lookup:
   %alone = icmp eq ptr %kin, %none
   br i1 %alone, label %by_shape, label %by_kin
 by_kin:
-  %plan1 = call ptr @PyDict_GetItem(ptr %kins, ptr %kin)
+  %plan1 = call ptr @find(ptr %kins, ptr %kin)
   %served = icmp ne ptr %plan1, null
   br i1 %served, label %sized, label %by_shape
 sized:
@@ -323,7 +341,7 @@ sized:
   br i1 %small, label %packed_, label %by_shape
 by_shape:
   %plans = load ptr, ptr %ctx
-  %plan0 = call ptr @PyDict_GetItem(ptr %plans, ptr %sig)
+  %plan0 = call ptr @find(ptr %plans, ptr %sig)
   %known = icmp ne ptr %plan0, null
   br i1 %known, label %packed_, label %slow
 packed_:
@@ -436,11 +454,11 @@ both:
   %notkin = or i1 %xk, %yk
   br i1 %notkin, label %both_shape, label %both_kin
 both_kin:
-  %inner1 = call ptr @PyDict_GetItem(ptr %kins, ptr %xkin)
+  %inner1 = call ptr @find(ptr %kins, ptr %xkin)
   %has1 = icmp ne ptr %inner1, null
   br i1 %has1, label %both_kin2, label %both_shape
 both_kin2:
-  %plan1 = call ptr @PyDict_GetItem(ptr %inner1, ptr %ykin)
+  %plan1 = call ptr @find(ptr %inner1, ptr %ykin)
   %served1 = icmp ne ptr %plan1, null
   br i1 %served1, label %same_shape, label %both_shape
 same_shape:
@@ -452,11 +470,11 @@ compare:
   %is_equal = icmp eq i32 %equal, 1
   br i1 %is_equal, label %kin_sized, label %both_shape
 both_shape:
-  %inner0 = call ptr @PyDict_GetItem(ptr %plans, ptr %xsig)
+  %inner0 = call ptr @find(ptr %plans, ptr %xsig)
   %has0 = icmp ne ptr %inner0, null
   br i1 %has0, label %both_shape2, label %slow
 both_shape2:
-  %plan0 = call ptr @PyDict_GetItem(ptr %inner0, ptr %ysig)
+  %plan0 = call ptr @find(ptr %inner0, ptr %ysig)
   br label %found
 y_number:
 {_at("%baked", "%ctx", 16, "i64")}
@@ -473,25 +491,25 @@ by_value:
   br label %number_key
 number_key:
   %nkey = phi ptr [ %ytype, %by_type ], [ %pair, %by_value ]
-  %innern = call ptr @PyDict_GetItem(ptr %kinless, ptr %xkey)
+  %innern = call ptr @find(ptr %kinless, ptr %xkey)
   %hasn = icmp ne ptr %innern, null
   br i1 %hasn, label %number_plan, label %number_shape
 number_plan:
-  %plan2 = call ptr @PyDict_GetItem(ptr %innern, ptr %nkey)
+  %plan2 = call ptr @find(ptr %innern, ptr %nkey)
   %served2 = icmp ne ptr %plan2, null
   br i1 %served2, label %number_found, label %number_shape
 number_found:
   call void @Py_DecRef(ptr %nkey)
   br i1 %xk, label %found, label %kin_sized
 number_shape:
-  %innerm = call ptr @PyDict_GetItem(ptr %plans, ptr %xsig)
+  %innerm = call ptr @find(ptr %plans, ptr %xsig)
   %hasm = icmp ne ptr %innerm, null
   br i1 %hasm, label %number_shape2, label %number_none
 number_none:
   call void @Py_DecRef(ptr %nkey)
   br label %slow
 number_shape2:
-  %plan4 = call ptr @PyDict_GetItem(ptr %innerm, ptr %nkey)
+  %plan4 = call ptr @find(ptr %innerm, ptr %nkey)
   call void @Py_DecRef(ptr %nkey)
   br label %found
 x_other:
@@ -515,19 +533,19 @@ reflected:
   %yk_ = icmp eq ptr %ykin_, %none
   br i1 %yk_, label %reflected_shape, label %reflected_kin
 reflected_kin:
-  %inner5 = call ptr @PyDict_GetItem(ptr %kins, ptr %xtype)
+  %inner5 = call ptr @find(ptr %kins, ptr %xtype)
   %has5 = icmp ne ptr %inner5, null
   br i1 %has5, label %reflected_kin2, label %reflected_shape
 reflected_kin2:
-  %plan5 = call ptr @PyDict_GetItem(ptr %inner5, ptr %ykin_)
+  %plan5 = call ptr @find(ptr %inner5, ptr %ykin_)
   %served5 = icmp ne ptr %plan5, null
   br i1 %served5, label %kin_sized, label %reflected_shape
 reflected_shape:
-  %inner3 = call ptr @PyDict_GetItem(ptr %plans, ptr %xtype)
+  %inner3 = call ptr @find(ptr %plans, ptr %xtype)
   %has3 = icmp ne ptr %inner3, null
   br i1 %has3, label %reflected_plan, label %slow
 reflected_plan:
-  %plan3 = call ptr @PyDict_GetItem(ptr %inner3, ptr %ysig_)
+  %plan3 = call ptr @find(ptr %inner3, ptr %ysig_)
   br label %found
 kin_sized:
   %kplan = phi ptr [ %plan1, %same_shape ], [ %plan1, %compare ], [ %plan2, %number_found ], [ %plan5, %reflected_kin2 ]
@@ -726,7 +744,7 @@ keyed:
   call void @Py_IncRef(ptr %sig)
 {_put("%key", _TUPLE, "%sig", "k0")}{_put("%key", _TUPLE + 8, "%inner", "k1")}
   %plans = load ptr, ptr %ctx
-  %plan = call ptr @PyDict_GetItem(ptr %plans, ptr %key)
+  %plan = call ptr @find(ptr %plans, ptr %key)
   call void @Py_DecRef(ptr %key)
   %known = icmp ne ptr %plan, null
   br i1 %known, label %planned, label %slow
@@ -830,7 +848,7 @@ lookup:
   br i1 %some, label %first, label %whole
 whole:
 {_at("%kins", "%ctx", 24)}{_at("%kin", "%sig", g["kin"])}
-  %kplan = call ptr @PyDict_GetItem(ptr %kins, ptr %kin)
+  %kplan = call ptr @find(ptr %kins, ptr %kin)
   %served = icmp ne ptr %kplan, null
   br i1 %served, label %sized, label %all
 sized:
@@ -858,7 +876,7 @@ all:
 {_put("%key", _TUPLE, "%sig", "k0")}{_put("%key", _TUPLE + 8, "%dim", "k1")}
 {_put("%key", _TUPLE + 16, "%keepdim", "k2")}{_put("%key", _TUPLE + 24, "%none", "k3")}
   %plans = load ptr, ptr %ctx
-  %plan_ = call ptr @PyDict_GetItem(ptr %plans, ptr %key)
+  %plan_ = call ptr @find(ptr %plans, ptr %key)
   call void @Py_DecRef(ptr %key)
   %known = icmp ne ptr %plan_, null
   br i1 %known, label %packed_, label %slow

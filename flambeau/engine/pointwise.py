@@ -270,7 +270,7 @@ class Derived(Pointwise):
 
     def __init__(self, of: Pointwise, i: int, operating, dtypes, out: dt.dtype, target: dt.dtype,
                  used, constants):
-        self.name = f"{of.name}_backward{i}"
+        self.name = self.said = f"{of.name}_backward{i}"
         self.of, self.i, self.compute = of, i, operating
         self.dtypes, self.out_dtype, self.written_dtype = dtypes, out, target
         self.used, self.constants = used, constants

@@ -17,7 +17,7 @@ from . import convert, inplace
 from .eager import engine
 from .modes import modes
 from .node import Edge, Handle
-from .tensor import LEAF, Tensor, base_of, offset_of
+from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
 
 
 class Printing:
@@ -68,6 +68,7 @@ def _set_data(x: Tensor, value: Tensor) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
     x.sig, x.mem, x.ptr = value.sig, value.mem, value.ptr
+    keep_room(x, value)
 
 
 PROPERTIES: dict[str, tuple[Any, Any]] = {

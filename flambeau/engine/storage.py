@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..devices.cpu import memory
 
+ALIGNMENT = memory.ALIGNMENT
 Storage = memory.Storage
 allocate = memory.allocate
 adopt = memory.adopt

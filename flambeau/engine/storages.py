@@ -15,7 +15,8 @@ from ..core.lazily import np
 from . import create, legacy
 from .eager import changed
 from .storage import adopt, allocate
-from .tensor import Tensor, base_of, make, offset_of, signature
+from .tensor import Tensor, base_of, make, offset_of, room_of, signature
+from .views import check_room
 
 _wrappers: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
@@ -249,21 +250,7 @@ def untyped_storage(self) -> UntypedStorage:
     """The bytes under this tensor."""
     if self.sig.device is META:
         raise NotImplementedError("Cannot access the data of a meta tensor: it has none")
-    return UntypedStorage.over(self.mem, reach(root(self)))
-
-
-def root(x: Tensor) -> Tensor:
-    base = base_of(x)
-    return x if base is None else base
-
-
-def reach(x: Tensor) -> int:
-    """Bytes from the start of the storage to the end of a tensor."""
-    sig = x.sig
-    if not sig.numel:
-        return x.ptr - x.mem.address
-    last = sum((n - 1) * s for n, s in zip(sig.shape, sig.strides, strict=True))
-    return x.ptr - x.mem.address + (last + 1) * sig.dtype.itemsize
+    return UntypedStorage.over(self.mem, room_of(self))
 
 
 def storage(self) -> TypedStorage:
@@ -279,7 +266,7 @@ def storage_type(self) -> type:
 def set_(self, source=None, storage_offset=0, size=None, stride=None):
     """Look at other memory: that of a storage or of another tensor."""
     if source is None:
-        _take(self, allocate(0), 0, (0,), (1,))
+        _take(self, allocate(0), 0, (0,), (1,), 0)
         return self
     if isinstance(source, Tensor):
         if source.sig.dtype is not self.sig.dtype:
@@ -294,25 +281,17 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
             size, stride = (room // self.sig.dtype.itemsize,), (1,)
     size = create.sizes("set_", (size,))
     stride = sh.contiguous_strides(size) if stride is None else tuple(stride)
-    _check_room("set_", self.sig.dtype, size, stride, storage_offset, room)
-    _take(self, mem, storage_offset, size, stride)
+    check_room("set_", self.sig.dtype, size, stride, storage_offset, room)
+    _take(self, mem, storage_offset, size, stride, room)
     return self
 
 
-def _check_room(name: str, dtype, size, stride, offset: int, room: int) -> None:
-    span = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1 if 0 not in size else 0
-    if (offset + span) * dtype.itemsize > room:
-        raise RuntimeError(f"{name}: setStorage: sizes {list(size)}, strides {list(stride)}, "
-                           f"storage offset {offset}, and itemsize {dtype.itemsize} requiring a "
-                           f"storage size of {(offset + span) * dtype.itemsize} are out of bounds "
-                           f"for storage of size {room}")
-
-
-def _take(x: Tensor, mem, offset: int, size, stride) -> None:
+def _take(x: Tensor, mem, offset: int, size, stride, room: int) -> None:
     x.sig = signature(x.sig.dtype, tuple(size), tuple(stride), x.sig.device, x.sig.tag)
     x.mem, x.ptr = mem, mem.address + offset * x.sig.dtype.itemsize
     if base_of(x) is not None:
         del x.base
+    x.__dict__["_room"] = (mem.address, room)
 
 
 def is_set_to(self, tensor) -> bool:
@@ -328,6 +307,7 @@ def resize_(self, *sizes, memory_format=fm.contiguous_format):
     if shape == tuple(self.sig.shape):
         return self
     strides = None if memory_format is fm.contiguous_format else fm.strides_of(shape, memory_format)
+    self.__dict__["_room"] = (self.mem.address, room_of(self))
     sig = signature(self.sig.dtype, shape, strides, self.sig.device, self.sig.tag)
     if sig.device is not META and sig.nbytes > self.mem.nbytes - (self.ptr - self.mem.address):
         fresh = allocate(sig.nbytes)
@@ -385,7 +365,7 @@ def is_shared_memory(mem) -> bool:
 def share_memory_(self):
     """Move the elements to memory that processes forked from this one share."""
     if not is_shared_memory(self.mem) and self.sig.device is not META:
-        length = max(reach(self), 1)
+        length = max(room_of(self), 1)
         mapping = _SharedMapping(-1, length)
         address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
         ctypes.memmove(address, self.mem.address, length)

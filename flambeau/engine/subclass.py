@@ -15,7 +15,7 @@ from . import create, legacy, protocol
 from .eager import PLAIN, interceptors
 from .modes import modes
 from .node import edge_of, new_node
-from .tensor import LEAF, Signature, Size, Tensor, make, signature
+from .tensor import LEAF, Signature, Size, Tensor, keep_room, make, signature
 
 #: types known not to take part; grows as others are met
 _plain: set[type] = {Tensor, int, float, bool, complex, str, type(None), slice, dtype, device, Size,
@@ -208,6 +208,7 @@ def make_subclass(cls, data: Tensor, require_grad: bool = False):
     out = object.__new__(cls)
     out.sig, out.mem, out.ptr = tagged(data.sig, cls), data.mem, data.ptr
     out.node = LEAF if require_grad else None
+    keep_room(out, data)
     return out
 
 

@@ -197,3 +197,24 @@ def base_of(x: Tensor) -> Tensor | None:
 def offset_of(x: Tensor) -> int:
     """Elements between the start of the storage and the first element."""
     return (x.ptr - x.mem.address) // x.sig.dtype.itemsize
+
+
+def room_of(x: Tensor) -> int:
+    """Bytes of the storage under a tensor: to the end of the tensor it was made for.
+
+    Storages come in classes of sizes and do not know what was asked of them; a tensor that does
+    not reach to the end of its storage, and is no view of one that does, remembers it.
+    """
+    base = base_of(x)
+    root = x if base is None else base
+    sig, start = root.sig, root.ptr - root.mem.address
+    last = sum((n - 1) * s for n, s in zip(sig.shape, sig.strides, strict=True))
+    reached = start + (last + 1) * sig.dtype.itemsize if sig.numel else start
+    address, known = root.__dict__.get("_room", (0, 0))
+    return max(known, reached) if address == root.mem.address else reached
+
+
+def keep_room(x: Tensor, source: Tensor) -> None:
+    """Let a tensor over the storage of another remember how much there is."""
+    if hasattr(source, "base") or "_room" in source.__dict__:
+        x.__dict__["_room"] = (source.mem.address, room_of(source))

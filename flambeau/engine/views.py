@@ -19,8 +19,20 @@ from .formula import bind
 from .modes import modes
 from .node import Edge, Node, edge_of, fronts, kept_values, new_node, next_sequence
 from .pointwise import backward_name
-from .storage import allocate
-from .tensor import LEAF, Signature, Tensor, base_of, empty, make, new, offset_of, signature
+from .storage import ALIGNMENT, allocate, pool_of
+from .tensor import (
+    LEAF,
+    Signature,
+    Tensor,
+    base_of,
+    empty,
+    keep_room,
+    make,
+    new,
+    offset_of,
+    room_of,
+    signature,
+)
 
 MISSING = object()
 
@@ -82,10 +94,12 @@ def plain_front(op: View):
             if found is not None:
                 return found[0]
         out = new(Tensor)
-        out.sig = x.sig
-        out.mem = x.mem
-        out.ptr = x.ptr
+        out.sig = sig = x.sig
+        out.mem = mem = x.mem
+        out.ptr = ptr = x.ptr
         out.node = None
+        if ptr != mem.address or mem.nbytes > 2 * sig.nbytes + ALIGNMENT:
+            keep_room(out, x)
         return out
 
     front.__name__, front.__doc__ = op.name, op.doc
@@ -390,13 +404,22 @@ def check_strided(x: Tensor, size: tuple, stride: tuple, offset: int) -> None:
                            f"strides: {list(stride)} and sizes: {list(size)}")
     if offset < 0:
         raise RuntimeError(f"as_strided: Tensor: invalid storage offset {offset}")
-    last = 0 if 0 in size else offset + 1 + sum(
+    if x.sig.device is not META:
+        room, pool = room_of(x), getattr(x.mem, "free", None)
+        # A block of another class than the tensor asks for was not made for it: all of it counts.
+        exact = pool is not None and pool is pool_of(room)
+        check_room("as_strided", x.sig.dtype, size, stride, offset, room if exact else x.mem.nbytes)
+
+
+def check_room(name: str, dtype, size, stride, offset: int, room: int) -> None:
+    """Refuse strides that reach further than a storage does."""
+    span = 0 if 0 in size else offset + 1 + sum(
         (n - 1) * s for n, s in zip(size, stride, strict=True))
-    if x.sig.device is not META and last * x.sig.dtype.itemsize > x.mem.nbytes:
-        raise RuntimeError(f"setStorage: sizes {list(size)}, strides {list(stride)}, storage "
-                           f"offset {offset}, requiring a storage size of "
-                           f"{last * x.sig.dtype.itemsize} are out of bounds for storage of size "
-                           f"{x.mem.nbytes}")
+    if span * dtype.itemsize > room:
+        raise RuntimeError(f"{name}: setStorage: sizes {list(size)}, strides {list(stride)}, "
+                           f"storage offset {offset}, and itemsize {dtype.itemsize} requiring a "
+                           f"storage size of {span * dtype.itemsize} are out of bounds for "
+                           f"storage of size {room}")
 
 
 def _unstrided(g: Tensor, kind: Signature, sig: Signature, move: int) -> Tensor:

@@ -224,13 +224,27 @@ def _part_replaced(name: str, view: str):
 
     replaced.__name__ = name
     replaced.__doc__ = f"A copy of the tensor with the part that `{view}` shows replaced."
-    return composite(replaced)
+    return replaced
 
 
-select_scatter = _part_replaced("select_scatter", "select")
-slice_scatter = _part_replaced("slice_scatter", "slice")
-diagonal_scatter = _part_replaced("diagonal_scatter", "diagonal")
-as_strided_scatter = _part_replaced("as_strided_scatter", "as_strided")
+select_scatter = composite(_part_replaced("select_scatter", "select"))
+slice_scatter = composite(_part_replaced("slice_scatter", "slice"))
+diagonal_scatter = composite(_part_replaced("diagonal_scatter", "diagonal"))
+_strided_replaced = _part_replaced("as_strided_scatter", "as_strided")
+
+
+@composite
+def as_strided_scatter(input, src, size, stride, storage_offset=None):
+    """A copy of the tensor with the part that `as_strided` shows replaced."""
+    start = input.storage_offset()
+    if not start or not input.sig.numel:
+        return _strided_replaced(input, src, size, stride, storage_offset)
+    # Offsets count from the start of the storage: that is where the copy begins as well.
+    steps = zip(input.sig.shape, input.sig.strides, strict=True)
+    end = start + 1 + sum((n - 1) * step for n, step in steps)
+    whole = _strided_replaced(engine.as_strided(input, (end,), (1,), 0), src, size, stride,
+                              start if storage_offset is None else storage_offset)
+    return engine.as_strided(whole, tuple(input.sig.shape), input.sig.strides, start)
 
 
 # -- pixels and channels --------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from .batch_norm import instance_norm as functional_instance_norm
 from .ctc import ctc_loss as functional_ctc_loss
 from .declare import composite
 from .distance import vector_norm
+from .loss import binary_cross_entropy_with_logits as functional_logit_entropy
 from .loss import kl_div as functional_kl_div
 from .loss import poisson_nll_loss as functional_poisson_nll_loss
 from .margin import cosine_embedding_loss as functional_cosine_embedding_loss
@@ -52,6 +53,13 @@ def poisson_nll_loss(input, target, log_input, full, eps, reduction):
 def kl_div(input, target, reduction=1, *, log_target=False):
     """How far log-probabilities are from a distribution."""
     return functional_kl_div(input, target, reduction=reduction, log_target=log_target)
+
+
+@composite(method=False)
+def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, reduction=0):
+    """Binary cross entropy of logits."""
+    return functional_logit_entropy(input, target, weight, reduction=reduction,
+                                    pos_weight=pos_weight)
 
 
 @composite(method=False)

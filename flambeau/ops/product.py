@@ -212,6 +212,8 @@ def _scaled(g, factor):
 @composite(inplace=True)
 def addmm(input: T, mat1: T, mat2: T, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)"""
+    if input.dtype in HALF and mat1.dtype is input.dtype:  # rounded once, at the end
+        return _in_float(addmm, input, mat1, mat2, beta=beta, alpha=alpha)
     return _combined("addmm", input, mm(mat1, mat2), beta, alpha)
 
 
@@ -225,6 +227,8 @@ def addmm(g, input_meta, mat1, mat2, beta, alpha):
 @composite(inplace=True)
 def addmv(input: T, mat: T, vec: T, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)"""
+    if input.dtype in HALF and mat.dtype is input.dtype:  # rounded once, at the end
+        return _in_float(addmv, input, mat, vec, beta=beta, alpha=alpha)
     return _combined("addmv", input, mv(mat, vec), beta, alpha)
 
 
@@ -270,6 +274,8 @@ def addr(g, input_meta, vec1, vec2, beta, alpha):
 @composite(inplace=True)
 def baddbmm(input: T, batch1: T, batch2: T, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), for each matrix of the batches"""
+    if input.dtype in HALF and batch1.dtype is input.dtype:  # rounded once, at the end
+        return _in_float(baddbmm, input, batch1, batch2, beta=beta, alpha=alpha)
     return _combined("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 

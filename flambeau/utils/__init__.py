@@ -1,5 +1,5 @@
 """Helpers around training; `data` loads data sets."""
 
-from . import data
+from . import _mode_utils, data
 
-__all__ = ["data"]
+__all__ = ["_mode_utils", "data"]

@@ -107,7 +107,7 @@ class RNNBase(Module):
 
     def check_input(self, input, batch_sizes):
         dims = 3 if batch_sizes is None else 2
-        if input.dtype != self.weight_ih_l0.dtype and not flambeau.is_autocast_enabled():
+        if input.dtype != self.weight_ih_l0.dtype:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype "
                 f"({self.weight_ih_l0.dtype}). Convert input: input.to({self.weight_ih_l0.dtype}), "
