@@ -34,7 +34,7 @@ from .engine.dispatch import plug
 from .engine.eager import engine, operator_forms
 from .engine.modes import modes
 from .engine.tensor import Tensor, empty, make, signature
-from .ops.declare import Op, Pointwise, View, registry
+from .ops.declare import Composite, Op, Pointwise, View, registry
 
 for _found in pkgutil.iter_modules(declarations.__path__):
     importlib.import_module(f"{declarations.__name__}.{_found.name}")
@@ -105,8 +105,10 @@ ATTRIBUTES = {"T": "T_", "mT": "mT", "H": "H", "mH": "adjoint", "real": "real", 
 
 def function_of(op: Op):
     """The public function of an op: its front, and `out=` where the front does not take it."""
-    if isinstance(op, (Pointwise, View)) or getattr(op, "takes_out", False):
+    if isinstance(op, (Pointwise, View)) or op.takes_out:
         return op.run
+    if isinstance(op, Composite) and op.where == "nn.functional" and op.formula is None:
+        return _named_front(op)  # torch's functions there take no `out=`
     run, name = op.run, op.name
 
     def function(*args, out=None, **kwargs):
@@ -117,6 +119,13 @@ def function_of(op: Op):
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.doc
     return function
+
+
+def _named_front(op: Op):
+    """A front under its public name."""
+    op.run.__name__ = op.run.__qualname__ = op.name
+    op.run.__doc__ = op.doc
+    return op.run
 
 
 def method_of(op: Op, function):

@@ -110,11 +110,7 @@ class Program:
         return f"<row program {self.name}>"
 
     def __call__(self, *tensors, dims, **numbers):
-        return self.run(self, tensors, dims, numbers)
-
-    @staticmethod
-    def run(program, tensors, dims, numbers):
-        """Plugged in by the engine."""
+        """Run it over some dimensions; the engine puts its own way here."""
         raise RuntimeError("row programs run on an engine; import flambeau")
 
 

@@ -1180,6 +1180,7 @@ class Fronts:
     def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: bool = False,
               kin_plans: dict | None = None):
         """A function that runs natively what it can, and `front` otherwise; and its context."""
+        kin_plans = {} if kin_plans is None else kin_plans
         context = array("q", [id(plans), id(front), int(baked), id(kin_plans)])
         self.keep.extend((plans, front, kin_plans))
         return self._function(self._functions[form], name, doc, context), context

@@ -24,7 +24,7 @@ from .tensor import LEAF, Signature, Tensor, empty, make, signature
 _plans = new_table()
 
 
-def run(program: Program, tensors, dims: tuple[int, ...], numbers: dict):
+def run(program: Program, *tensors, dims: tuple[int, ...], **numbers):
     """The result of a row program over the dimensions `dims`, or the tuple of its results."""
     key: list = [program, dims]
     pointers, floats = [], []
@@ -57,7 +57,7 @@ def run(program: Program, tensors, dims: tuple[int, ...], numbers: dict):
     return outs
 
 
-Program.run = staticmethod(run)  # type: ignore[method-assign]
+Program.__call__ = run  # type: ignore[assignment,method-assign]
 
 
 @lru_cache(maxsize=4096)
@@ -194,7 +194,7 @@ class RowBack(FormulaBack):
         kept = kept_values(node)
         if len(kept) != 4 or modes.grad:
             return self._by_formula(node, g, kept)
-        return [run(self.slopes, (g, kept[0]), kept[3], {})]
+        return [run(self.slopes, g, kept[0], dims=kept[3])]
 
     def _by_formula(self, node, g, kept):
         out, meta, dim, _ = kept

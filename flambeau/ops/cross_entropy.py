@@ -108,12 +108,13 @@ def misplaced(rows, target: each, *, ignored, classes):
 # -- what the two losses share ---------------------------------------------------------------------
 
 
-def _class_dim(input) -> int:
-    return 0 if input.dim() == 1 else 1
+def _class_dim(rank: int) -> int:
+    return 0 if rank == 1 else 1
 
 
-def _all_dims(x) -> tuple[int, ...]:
-    return tuple(range(x.dim()))
+@functools.cache
+def _dims_of(rank: int) -> tuple[int, ...]:
+    return tuple(range(rank))
 
 
 def _refuse_classes(target, ignored: int, classes: int) -> None:
@@ -127,13 +128,14 @@ def _finished(losses, weights, target, ignored: int, classes: int, reduction: st
     """The reduced loss and what a mean divides by; classes that do not exist are refused."""
     weights = weights[0] if weights else None
     if reduction == "none":
-        if not target.is_meta and misplaced(target, dims=_all_dims(target), ignored=ignored,
+        if not target.is_meta and misplaced(target, dims=_dims_of(target.sig.rank), ignored=ignored,
                                             classes=classes).item():
             _refuse_classes(target, ignored, classes)
         return losses, None
-    loss, divisor = averaged(losses, weights, target, dims=_all_dims(losses), ignored=ignored,
-                             classes=classes, mean=reduction == "mean")
-    if not target.is_meta and math.isnan(divisor.item()):
+    dims = _dims_of(losses.sig.rank)
+    loss, divisor = averaged(losses, weights, target, dims=dims, ignored=ignored, classes=classes,
+                             mean=reduction == "mean")
+    if target.sig.device.type != "meta" and math.isnan(divisor.item()):
         _refuse_classes(target, ignored, classes)
     return loss, divisor if reduction == "mean" else None
 
@@ -165,7 +167,7 @@ def _scales(g, input, target, weight, divisor, ignored: int, dim: int):
 @composite(method=False, function_form=False, backward="NllLossBackward0", keeps=True)
 def class_entropy(input: T, target, weight, ignore_index, reduction, smoothing):
     """Cross entropy of logits with classes."""
-    dim = _class_dim(input)
+    dim = _class_dim(input.sig.rank)
     losses, lse, *weights = entropies(input, target, weight, dims=(dim,), ignored=ignore_index,
                                       smoothing=smoothing)
     loss, divisor = _finished(losses, weights, target, ignore_index, input.shape[dim], reduction)
@@ -174,7 +176,7 @@ def class_entropy(input: T, target, weight, ignore_index, reduction, smoothing):
 
 @class_entropy.gradient
 def class_entropy(g, input, target, weight, ignore_index, smoothing, lse, divisor):
-    dim = _class_dim(input)
+    dim = _class_dim(input.sig.rank)
     if not engine.recording():
         return entropy_slopes(input, target, weight, engine.cast(g, input.dtype), divisor, lse,
                               dims=(dim,), ignored=ignore_index, smoothing=smoothing)
@@ -191,7 +193,7 @@ def class_entropy(g, input, target, weight, ignore_index, smoothing, lse, diviso
 @composite(method=False, function_form=False, backward="NllLossBackward0", keeps=True)
 def class_likelihood(input: T, target, weight, ignore_index, reduction):
     """Minus the log-probabilities of classes."""
-    dim = _class_dim(input)
+    dim = _class_dim(input.sig.rank)
     found = likelihoods(input, target, weight, dims=(dim,), ignored=ignore_index)
     losses, *weights = found if weight is not None else (found,)
     loss, divisor = _finished(losses, weights, target, ignore_index, input.shape[dim], reduction)
@@ -200,7 +202,7 @@ def class_likelihood(input: T, target, weight, ignore_index, reduction):
 
 @class_likelihood.gradient
 def class_likelihood(g, input, target, weight, ignore_index, divisor):
-    dim = _class_dim(input)
+    dim = _class_dim(input.sig.rank)
     if not engine.recording():
         return likelihood_slopes(input, target, weight, engine.cast(g, input.dtype), divisor,
                                  dims=(dim,), ignored=ignore_index)
@@ -224,7 +226,7 @@ def _check_classes(name: str, input, target, weight) -> None:
     if input.dtype.kind != "f":
         raise NotImplementedError(f'"{name}_out_frame" not implemented for '
                                   f"'{spoken(input.dtype)}'")
-    dim = _class_dim(input)
+    dim = _class_dim(input.rank)
     wanted = (*input.shape[:dim], *input.shape[dim + 1:])
     if tuple(target.shape) != tuple(wanted):
         raise RuntimeError(f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}")
@@ -254,16 +256,18 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
                   reduction="mean", label_smoothing=0.0):
     """Minus the log of the softmax of the target class, or against class probabilities."""
-    reduction = reduction_of(reduction, size_average, reduce)
-    check_smoothing(label_smoothing)
-    if not input.dim():
+    if reduction != "mean" or size_average is not None or reduce is not None:
+        reduction = reduction_of(reduction, size_average, reduce)
+    if label_smoothing:
+        check_smoothing(label_smoothing)
+    if not input.sig.rank:
         raise ValueError("cross_entropy: Expected 1 or more dimensions of logits (got 0)")
-    if target.shape == input.shape:
+    if target.sig.shape == input.sig.shape:
         return _against_probabilities(input, target, weight, ignore_index, reduction,
                                       label_smoothing)
     _check_classes("cross_entropy", input.sig, target.sig, None if weight is None else weight.sig)
     smoothing = float(label_smoothing) if label_smoothing else None
-    return class_entropy(input, target, weight, ignore_index, reduction, smoothing)
+    return class_entropy.run(input, target, weight, ignore_index, reduction, smoothing)
 
 
 def _against_probabilities(input, target, weight, ignore_index: int, reduction: str, smoothing):
@@ -272,7 +276,7 @@ def _against_probabilities(input, target, weight, ignore_index: int, reduction: 
                            f"{spoken(target.dtype)}")
     if ignore_index >= 0:
         raise RuntimeError("ignore_index is not supported for floating point target")
-    dim = _class_dim(input)
+    dim = _class_dim(input.sig.rank)
     if weight is not None:
         if weight.dim() != 1 or weight.shape[0] != input.shape[dim]:
             raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all "

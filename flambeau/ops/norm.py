@@ -211,7 +211,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_
     """Subtract the mean over the last dimensions, divide by the deviation, scale and shift."""
     shape = normalized_shape if isinstance(normalized_shape, int) else tuple(normalized_shape)
     dims = _layer_dims(input.sig, shape, _sig(weight), _sig(bias))
-    return layer_normalised(input, weight, bias, dims, float(eps))
+    return layer_normalised.run(input, weight, bias, dims, float(eps))
 
 
 @composite(method=False)

@@ -107,7 +107,7 @@ def cosine_embedding_loss(input1: _Any, input2: _Any, target: _Any, margin: _Any
 def cosine_similarity(x1: _Any, x2: _Any, dim: _Any = 1, eps: _Any = 1e-08, *, out: _Any = None) -> Tensor:
     """The cosine between vectors along `dim`."""
 
-def cross_entropy(input: Tensor, target: _Any, weight: _Any = None, size_average: _Any = None, ignore_index: _Any = -100, reduce: _Any = None, reduction: _str = 'mean', label_smoothing: _Any = 0.0, *, out: _Any = None) -> _Any:
+def cross_entropy(input: Tensor, target: _Any, weight: _Any = None, size_average: _Any = None, ignore_index: _Any = -100, reduce: _Any = None, reduction: _str = 'mean', label_smoothing: _Any = 0.0, *, out: _Any = None) -> Tensor:
     """Minus the log of the softmax of the target class, or against class probabilities."""
 
 def ctc_loss(log_probs: _Any, targets: _Any, input_lengths: _Any, target_lengths: _Any, blank: _Any = 0, reduction: _str = 'mean', zero_infinity: _bool = False, *, out: _Any = None) -> Tensor:
@@ -206,7 +206,7 @@ def kl_div(input: Tensor, target: _Any, size_average: _Any = None, reduce: _Any 
 def l1_loss(input: Tensor, target: _Any, size_average: _Any = None, reduce: _Any = None, reduction: _str = 'mean', weight: _Any = None, *, out: _Any = None) -> Tensor:
     """|input - target|"""
 
-def layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enable: _bool = True, *, out: _Any = None) -> _tuple[Tensor, ...]:
+def layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enable: _bool = True, *, out: _Any = None) -> Tensor:
     """Subtract the mean over the last dimensions, divide by the deviation, scale and shift."""
 
 def leaky_relu(input: Tensor, negative_slope: _Any = 0.01, inplace: _bool = False) -> Tensor:
@@ -218,7 +218,7 @@ def leaky_relu_(input: Tensor, negative_slope: _Any = 0.01) -> Tensor:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: _Any = None) -> Tensor:
     """input @ weight.T + bias"""
 
-def linear_cross_entropy(input: Tensor, linear_weight: _Any, target: _Any, *, linear_bias: _Any = None, weight: _Any = None, reduction: _str = 'mean', ignore_index: _Any = None, label_smoothing: _Any = 0.0, options: _Any = None) -> _Any:
+def linear_cross_entropy(input: Tensor, linear_weight: _Any, target: _Any, *, linear_bias: _Any = None, weight: _Any = None, reduction: _str = 'mean', ignore_index: _Any = None, label_smoothing: _Any = 0.0, options: _Any = None) -> Tensor:
     """cross_entropy(linear(input, linear_weight, linear_bias), target)"""
 
 def local_response_norm(input: Tensor, size: _Any, alpha: _Any = 0.0001, beta: _Any = 0.75, k: _Any = 1.0, *, out: _Any = None) -> Tensor:
