@@ -11,8 +11,8 @@ from array import array
 from pathlib import Path
 
 from ..devices.cpu.compile import addresses, cache
-from . import native
-from .native import _at, _put
+from . import front_parts
+from .front_parts import EXTERNAL, GLOBALS, WORDS, at, common, offsets, put
 from .node import Node, fronts
 
 _TUPLE = tuple.__basicsize__
@@ -30,8 +30,8 @@ define internal ptr @ternary(ptr %ctx, ptr %x, ptr %y, ptr %z, ptr %args) noinli
   br i1 %ok, label %lookup, label %slow
 lookup:
   %plans = load ptr, ptr %ctx
-{_at("%xsig", "%x", t["sig"])}{_at("%ysig", "%y", t["sig"])}{_at("%zsig", "%z", t["sig"])}
-{_at("%xn", "%x", t["node"])}{_at("%yn", "%y", t["node"])}{_at("%zn", "%z", t["node"])}
+{at("%xsig", "%x", t["sig"])}{at("%ysig", "%y", t["sig"])}{at("%zsig", "%z", t["sig"])}
+{at("%xn", "%x", t["node"])}{at("%yn", "%y", t["node"])}{at("%zn", "%z", t["node"])}
   %second = call ptr @find(ptr %plans, ptr %xsig)
   %has2 = icmp ne ptr %second, null
   br i1 %has2, label %by_y, label %slow
@@ -44,11 +44,11 @@ by_z:
   %known = icmp ne ptr %plan, null
   br i1 %known, label %packed_, label %slow
 packed_:
-{_at("%packed", "%plan", _TUPLE + 8 * 5)}
+{at("%packed", "%plan", _TUPLE + 8 * 5)}
   %unready = icmp eq ptr %packed, %none
   br i1 %unready, label %slow, label %graph
 graph:
-{_at("%words", "%packed", native._WORDS)}
+{at("%words", "%packed", WORDS)}
   %xloose = icmp eq ptr %xn, %none
   %yloose = icmp eq ptr %yn, %none
   %zloose = icmp eq ptr %zn, %none
@@ -64,19 +64,19 @@ decided:
   br label %go
 go:
   %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
-{_at("%free", "%plan", _TUPLE + 8 * 6)}
+{at("%free", "%plan", _TUPLE + 8 * 6)}
   %mem = call ptr @take(ptr %free)
   %dry = icmp eq ptr %mem, null
   br i1 %dry, label %slow, label %run
 run:
-{_at("%osig", "%plan", _TUPLE)}{_at("%address", "%mem", 16)}
+{at("%osig", "%plan", _TUPLE)}{at("%address", "%mem", 16)}
   %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
   %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
-{_at("%xbox", "%x", t["ptr"])}{_at("%ybox", "%y", t["ptr"])}{_at("%zbox", "%z", t["ptr"])}
+{at("%xbox", "%x", t["ptr"])}{at("%ybox", "%y", t["ptr"])}{at("%zbox", "%z", t["ptr"])}
   %xraw = call ptr @PyLong_AsVoidPtr(ptr %xbox)
   %yraw = call ptr @PyLong_AsVoidPtr(ptr %ybox)
   %zraw = call ptr @PyLong_AsVoidPtr(ptr %zbox)
-{_at("%kernel", "%words", 0)}{_at("%last", "%words", 8, "i64")}
+{at("%kernel", "%words", 0)}{at("%last", "%words", 8, "i64")}
   call void %kernel(ptr %raw, ptr %xraw, ptr %yraw, ptr %zraw, i64 %last)
   br i1 %recorded, label %step, label %done
 step:
@@ -87,8 +87,8 @@ step:
   %xedge = call ptr @edge(ptr %xend, ptr %xn)
   %yedge = call ptr @edge(ptr %yend, ptr %yn)
   %zedge = call ptr @edge(ptr %zend, ptr %zn)
-{_put("%parents", _TUPLE, "%xedge", "p0")}{_put("%parents", _TUPLE + 8, "%yedge", "p1")}
-{_put("%parents", _TUPLE + 16, "%zedge", "p2")}
+{put("%parents", _TUPLE, "%xedge", "p0")}{put("%parents", _TUPLE + 8, "%yedge", "p1")}
+{put("%parents", _TUPLE + 16, "%zedge", "p2")}
   %keepx = xor i1 %yloose, true
   %keepy = xor i1 %xloose, true
   %kept = call ptr @PyTuple_New(i64 3)
@@ -103,13 +103,13 @@ step:
 done:
   ret ptr %out
 slow:
-{_at("%front", "%ctx", 8)}
+{at("%front", "%ctx", 8)}
   %answer = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 3, ptr null)
   ret ptr %answer
 }}
 
 define ptr @affine_front(ptr %self, ptr %args, i64 %n, ptr %names) {{
-{_at("%ctx", "%self", native._WORDS)}
+{at("%ctx", "%self", WORDS)}
   %three = icmp eq i64 %n, 3
   %plain = icmp eq ptr %names, null
   %ok = and i1 %three, %plain
@@ -123,7 +123,7 @@ fast:
   %out = call ptr @ternary(ptr %ctx, ptr %x, ptr %y, ptr %z, ptr %args)
   ret ptr %out
 other:
-{_at("%front", "%ctx", 8)}
+{at("%front", "%ctx", 8)}
   %answer = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 %n, ptr %names)
   ret ptr %answer
 }}
@@ -131,17 +131,17 @@ other:
 
 
 def _module() -> str:
-    t, n, *_ = native._offsets(Node)
+    t, n, *_ = offsets(Node)
     declared = "".join(f"declare {kind.split(' ')[0]} @{name}{kind[kind.index('('):]}\n"
-                       for name, kind in native._EXTERNAL.items())
-    shared = "".join(f"@g_{name} = external global i64\n" for name in native._GLOBALS)
-    return declared + shared + native._common(t, n) + _front(t)
+                       for name, kind in EXTERNAL.items())
+    shared = "".join(f"@g_{name} = external global i64\n" for name in GLOBALS)
+    return declared + shared + common(t, n) + _front(t)
 
 
 def adopt(front, plans: dict, name: str, doc: str):
     """A function of three tensors that runs natively what it can, and `front` otherwise."""
-    text = Path(__file__).read_bytes() + Path(native.__file__).read_bytes()
-    key = cache().key(f"affine {hashlib.sha256(text).hexdigest()} {native._offsets(Node)}")
+    text = Path(__file__).read_bytes() + Path(front_parts.__file__).read_bytes()
+    key = cache().key(f"affine {hashlib.sha256(text).hexdigest()} {offsets(Node)}")
     (address,) = addresses(key, ("affine_front",), _module, True)
     context = array("q", [id(plans), id(front)])
     fronts.keep.extend((plans, front, context))
