@@ -18,16 +18,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The demo's network, data and optimizer, up to the end of the first update.
+# A small network on the digits, its data and optimizer, up to the end of the first update.
 FIRST_STEP = """
 import flambeau
 import flambeau.nn.functional as F
-from flambeau import optim
-from flambeau.cli.demo import build
+from flambeau import nn, optim
 from flambeau.datasets import load_digits
 flambeau.manual_seed(0)
 images, labels = load_digits("train", flat=True)
-model = build()
+model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(),
+                      nn.Linear(64, 10))
 optimizer = optim.Adam(model.parameters(), lr=1e-3)
 chosen = flambeau.randperm(len(labels)).split(32)[0]
 loss = F.cross_entropy(model(images[chosen]), labels[chosen])

@@ -114,6 +114,8 @@ _names.update({name: f for name, f in _assemble.functions.items()
                if "." not in name and name not in _names})
 _names.update(_legacy.legacy_types)
 _names.update(_legacy_storages)
+_names.update(_assemble.autocast.functions)
+_names.update(_assemble.scaling.functions)
 _names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMATS,
                                             *_formats.LAYOUTS)})
 _names.update(_dtype.ALIASES)
@@ -122,6 +124,9 @@ _names.update({name: getattr(Tensor, name) for name in (
 legacy_contiguous_format = _formats.contiguous_format
 has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 
-__all__ = sorted(name for name, value in _names.items()
-                 if not name.startswith("_") and not isinstance(value, type(_lazy)))
-__getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0])
+#: public names whose sub-packages are imported when they are first used
+_elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler",
+              "save": "serialization", "load": "serialization"}
+__all__ = sorted([*_elsewhere, *(name for name, value in _names.items() if not (
+    name.startswith("_") or isinstance(value, type(_lazy))))])
+__getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0], _elsewhere)

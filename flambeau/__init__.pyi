@@ -15,27 +15,37 @@ from typing import Any as _Any
 import numpy as _np
 
 from . import accelerator as accelerator
+from . import amp as amp
 from . import assemble as _assemble
 from . import assemble as assemble
 from . import autograd as autograd
 from . import backends as backends
 from . import cli as cli
+from . import compiler as compiler
 from . import core as core
 from . import cpu as cpu
 from . import cuda as cuda
 from . import datasets as datasets
 from . import devices as devices
+from . import distributed as distributed
 from . import distributions as distributions
 from . import engine as engine
+from . import export as export
 from . import fft as fft
+from . import jit as jit
 from . import linalg as linalg
 from . import mps as mps
+from . import multiprocessing as multiprocessing
 from . import nn as nn
+from . import onnx as onnx
 from . import ops as ops
 from . import optim as optim
 from . import overrides as overrides
+from . import profiler as profiler
 from . import random as random
 from . import return_types as return_types
+from . import safetensors as safetensors
+from . import serialization as serialization
 from . import signal as signal
 from . import special as special
 from . import storage as storage
@@ -103,6 +113,24 @@ class Generator:
     def set_state(self, new_state: Tensor) -> _Any: ...
     @property
     def twister(self) -> _Any: ...
+
+class GradScaler:
+    """Scales losses, unscales gradients, skips steps whose gradients are not finite."""
+    def __init__(self, device: _str = 'cuda', init_scale: _Any = 65536.0, growth_factor: _Any = 2.0, backoff_factor: _Any = 0.5, growth_interval: _Any = 2000, enabled: _bool = True) -> None: ...
+    def get_backoff_factor(self) -> _Any: ...
+    def get_growth_factor(self) -> _Any: ...
+    def get_growth_interval(self) -> _Any: ...
+    def get_scale(self) -> _Any: ...
+    def is_enabled(self) -> _Any: ...
+    def load_state_dict(self, state_dict: _Any) -> _Any: ...
+    def scale(self, outputs: _Any) -> Tensor: ...
+    def set_backoff_factor(self, new_factor: _Any) -> _Any: ...
+    def set_growth_factor(self, new_factor: _Any) -> _Any: ...
+    def set_growth_interval(self, new_interval: _Any) -> _Any: ...
+    def state_dict(self) -> _Any: ...
+    def step(self, optimizer: _Any, *args: _Any, **kwargs: _Any) -> _Any: ...
+    def unscale_(self, optimizer: _Any) -> _Any: ...
+    def update(self, new_scale: _Any = None) -> _Any: ...
 
 class HalfStorage(TypedStorage):
     dtype: _Any
@@ -761,7 +789,7 @@ class Tensor:
     def is_set_to(self, tensor: _Any) -> _bool:
         """Whether both look at the same memory in the same way."""
     def is_shared(self) -> _bool:
-        """Whether the elements lie in memory that other processes share."""
+        """Whether the elements lie in memory that other processes can share."""
     def is_signed(self) -> _bool: ...
     @property
     def is_sparse(self) -> _bool: ...
@@ -1155,7 +1183,7 @@ class Tensor:
     @property
     def shape(self) -> Size: ...
     def share_memory_(self) -> Tensor:
-        """Move the elements to memory that processes forked from this one share."""
+        """Move the elements, for all that look at them, to memory that other processes can share."""
     def short(self, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int16."""
     def sigmoid(self) -> Tensor:
@@ -1363,6 +1391,7 @@ class TypedStorage:
     def is_pinned(self, device: _Any = None) -> _bool: ...
     def is_shared(self) -> _bool: ...
     def nbytes(self) -> _int: ...
+    def share_memory_(self) -> TypedStorage: ...
     def size(self) -> _int: ...
     def tolist(self) -> _Any: ...
     def untyped(self) -> UntypedStorage: ...
@@ -1388,8 +1417,12 @@ class UntypedStorage:
     def nbytes(self) -> _int: ...
     @classmethod
     def over(self, mem: _Any, length: _int) -> UntypedStorage: ...
+    @staticmethod
+    def over_block(block: _Any, length: _int) -> UntypedStorage: ...
     def resizable(self) -> _bool: ...
     def resize_(self, size: _Any) -> UntypedStorage: ...
+    def share_memory_(self) -> UntypedStorage: ...
+    def shared_block(self) -> _Any: ...
     def size(self) -> _int: ...
     def tolist(self) -> _Any: ...
     def untyped(self) -> UntypedStorage: ...
@@ -1622,6 +1655,19 @@ def atleast_2d(*tensors: _Any, out: _Any = None) -> _Any:
 def atleast_3d(*tensors: _Any, out: _Any = None) -> _Any:
     """Tensors with at least 3 dimensions."""
 
+class autocast:
+    """A context, or decorator, in which listed ops choose their precision."""
+    def __call__(self, func: _Any) -> _Any: ...
+    def __enter__(self) -> _Any: ...
+    def __exit__(self, kind: _Any, value: _Any, trace: _Any) -> None: ...
+    def __init__(self, device_type: _Any, dtype: _dtype | None = None, enabled: _bool = True, cache_enabled: _Any = None) -> None: ...
+
+def autocast_decrement_nesting() -> _int:
+    """Count one autocast around less; returns how many there are."""
+
+def autocast_increment_nesting() -> _int:
+    """Count one more autocast around; returns how many there are."""
+
 def avg_pool1d(input: Tensor, kernel_size: _Any, stride: _Any = ..., padding: _Any = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, *, out: _Any = None) -> Tensor:
     """The mean of each window of the last dimension."""
 
@@ -1781,6 +1827,9 @@ def clamp_min(input: Tensor, min: Tensor | _Number, *, out: _Any = None) -> Tens
 def clamp_min_(input: Tensor, min: Tensor | _Number) -> Tensor:
     """In-place form of `clamp_min`."""
 
+def clear_autocast_cache() -> None:
+    """Forget the parameters that were cast."""
+
 def clip(input: Tensor, min: _Any = None, max: _Any = None, *, out: _Any = None) -> Tensor:
     """input kept between limits, either of which may be left out"""
 
@@ -1795,6 +1844,9 @@ def column_stack(tensors: _Sequence[Tensor], *, out: _Any = None) -> Tensor:
 
 def combinations(input: Tensor, r: _Any = 2, with_replacement: _bool = False, *, out: _Any = None) -> Tensor:
     """All ways to choose r elements of a vector, as rows."""
+
+def compile(model: _Any = None, *, fullgraph: _bool = False, dynamic: _Any = None, backend: _str = 'inductor', mode: _Any = None, options: _Any = None, disable: _bool = False, verify: _int = 0) -> _Any:
+    """The same function or module, faster."""
 
 def complex(real: Tensor, imag: Tensor | _Number, *, out: _Any = None) -> Tensor:
     """real + 1j * imag"""
@@ -1981,10 +2033,10 @@ def dot(input: Tensor, tensor: Tensor, *, out: _Any = None) -> Tensor:
 
 double: _dtype
 
-def dropout(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> Tensor:
+def dropout(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> _Any:
     """Elements left out with probability p, the others scaled up."""
 
-def dropout_(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> Tensor:
+def dropout_(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> _Any:
     """Elements left out with probability p, the others scaled up."""
 
 def dsplit(input: Tensor, indices_or_sections: _Any = None, *, indices: _Any = None, sections: _Any = None, out: _Any = None) -> _tuple[Tensor, ...]:
@@ -2105,10 +2157,10 @@ def feature_alpha_dropout(input: Tensor, p: _Any, train: _Any, *, out: _Any = No
 def feature_alpha_dropout_(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> Tensor:
     """Whole channels set to SELU's saturation with probability p."""
 
-def feature_dropout(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> Tensor:
+def feature_dropout(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> _Any:
     """Whole channels left out with probability p."""
 
-def feature_dropout_(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> Tensor:
+def feature_dropout_(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> _Any:
     """Whole channels left out with probability p."""
 
 def fill(input: Tensor, value: Tensor | _Number, *, out: _Any = None) -> Tensor:
@@ -2233,6 +2285,21 @@ def geqrf(input: Tensor, *, out: _Any = None) -> return_types.geqrf:
 
 def ger(input: Tensor, vec2: _Any, *, out: _Any = None) -> Tensor:
     """Every product of an element of one vector with an element of another."""
+
+def get_autocast_cpu_dtype(*args: _Any) -> _Any:
+    """The lower precision of cpu."""
+
+def get_autocast_dtype(device_type: _Any) -> _Any:
+    """The lower precision of a kind of device."""
+
+def get_autocast_gpu_dtype(*args: _Any) -> _Any:
+    """The lower precision of cuda."""
+
+def get_autocast_ipu_dtype(*args: _Any) -> _Any:
+    """The lower precision of ipu."""
+
+def get_autocast_xla_dtype(*args: _Any) -> _Any:
+    """The lower precision of xla."""
 
 def get_default_device() -> _device:
     """The device of new tensors."""
@@ -2433,6 +2500,21 @@ def is_anomaly_check_nan_enabled() -> _bool:
 def is_anomaly_enabled() -> _bool:
     """Whether each step remembers the call that recorded it."""
 
+def is_autocast_cache_enabled() -> _bool:
+    """Whether parameters that were cast are kept until autocast ends."""
+
+def is_autocast_cpu_enabled(*args: _Any) -> _Any:
+    """Whether autocast of cpu is on."""
+
+def is_autocast_enabled(device_type: _str = 'cuda') -> _bool:
+    """Whether autocast of a kind of device is on."""
+
+def is_autocast_ipu_enabled(*args: _Any) -> _Any:
+    """Whether autocast of ipu is on."""
+
+def is_autocast_xla_enabled(*args: _Any) -> _Any:
+    """Whether autocast of xla is on."""
+
 def is_complex(input: Tensor) -> _bool:
     """Whether the elements are complex numbers."""
 
@@ -2570,6 +2652,9 @@ def lgamma_(input: Tensor) -> Tensor:
 
 def linspace(start: _Any, end: _Any, steps: _Any, *, out: _Any = None, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False) -> Tensor:
     """`steps` numbers evenly spaced from start to end, both included."""
+
+def load(f: _Any, map_location: _Any = None, pickle_module: _Any = None, *, weights_only: _Any = None, mmap: _Any = None, **pickle_load_args: _Any) -> _Any:
+    """Read what save wrote, here or in torch."""
 
 def log(input: Tensor, *, out: _Any = None) -> Tensor:
     """The natural logarithm."""
@@ -3080,6 +3165,9 @@ def rsqrt_(input: Tensor) -> Tensor:
 def rsub(input: Tensor, other: _Any, *, alpha: _Any = 1, out: _Any = None) -> Tensor:
     """other - alpha * input"""
 
+def save(obj: _Any, f: _Any, pickle_module: _Any = ..., pickle_protocol: _Any = 2, _use_new_zipfile_serialization: _bool = True, _disable_byteorder_record: _bool = False) -> None:
+    """Write an object to a file that torch can read."""
+
 def scalar_tensor(s: _Any, *, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False) -> Tensor:
     """A 0-d tensor of one number, floating point unless told."""
 
@@ -3115,6 +3203,36 @@ def selu_(input: Tensor) -> Tensor:
 
 def set_anomaly_enabled(mode: _bool, check_nan: _bool = True) -> None:
     """Anomaly detection on or off."""
+
+def set_autocast_cache_enabled(enabled: _Any) -> None:
+    """Keep parameters that were cast until autocast ends, or not."""
+
+def set_autocast_cpu_dtype(*args: _Any) -> _Any:
+    """Choose the lower precision of cpu."""
+
+def set_autocast_cpu_enabled(*args: _Any) -> _Any:
+    """Switch autocast of cpu on or off."""
+
+def set_autocast_dtype(device_type: _Any, dtype: _dtype | None) -> None:
+    """Choose the lower precision of a kind of device."""
+
+def set_autocast_enabled(device_type: _Any, enabled: _Any = None) -> None:
+    """Switch autocast of a kind of device on or off; set_autocast_enabled(on) means cuda's."""
+
+def set_autocast_gpu_dtype(*args: _Any) -> _Any:
+    """Choose the lower precision of cuda."""
+
+def set_autocast_ipu_dtype(*args: _Any) -> _Any:
+    """Choose the lower precision of ipu."""
+
+def set_autocast_ipu_enabled(*args: _Any) -> _Any:
+    """Switch autocast of ipu on or off."""
+
+def set_autocast_xla_dtype(*args: _Any) -> _Any:
+    """Choose the lower precision of xla."""
+
+def set_autocast_xla_enabled(*args: _Any) -> _Any:
+    """Switch autocast of xla on or off."""
 
 def set_default_device(device: _Any) -> None:
     """Choose the device of new tensors; None means the CPU."""
@@ -3526,6 +3644,7 @@ __all__ = [
     "FloatStorage",
     "FloatTensor",
     "Generator",
+    "GradScaler",
     "HalfStorage",
     "HalfTensor",
     "IntStorage",
@@ -3615,6 +3734,9 @@ __all__ = [
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
+    "autocast",
+    "autocast_decrement_nesting",
+    "autocast_increment_nesting",
     "avg_pool1d",
     "baddbmm",
     "baddbmm_",
@@ -3670,11 +3792,13 @@ __all__ = [
     "clamp_max_",
     "clamp_min",
     "clamp_min_",
+    "clear_autocast_cache",
     "clip",
     "clip_",
     "clone",
     "column_stack",
     "combinations",
+    "compile",
     "complex",
     "complex128",
     "complex64",
@@ -3813,6 +3937,11 @@ __all__ = [
     "ge_",
     "geqrf",
     "ger",
+    "get_autocast_cpu_dtype",
+    "get_autocast_dtype",
+    "get_autocast_gpu_dtype",
+    "get_autocast_ipu_dtype",
+    "get_autocast_xla_dtype",
     "get_default_device",
     "get_default_dtype",
     "get_deterministic_debug_mode",
@@ -3880,6 +4009,11 @@ __all__ = [
     "inverse",
     "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled",
+    "is_autocast_cache_enabled",
+    "is_autocast_cpu_enabled",
+    "is_autocast_enabled",
+    "is_autocast_ipu_enabled",
+    "is_autocast_xla_enabled",
     "is_complex",
     "is_conj",
     "is_deterministic_algorithms_warn_only_enabled",
@@ -3926,6 +4060,7 @@ __all__ = [
     "lgamma",
     "lgamma_",
     "linspace",
+    "load",
     "log",
     "log10",
     "log10_",
@@ -4096,6 +4231,7 @@ __all__ = [
     "rsqrt",
     "rsqrt_",
     "rsub",
+    "save",
     "scalar_tensor",
     "scatter",
     "scatter_add",
@@ -4108,6 +4244,16 @@ __all__ = [
     "selu",
     "selu_",
     "set_anomaly_enabled",
+    "set_autocast_cache_enabled",
+    "set_autocast_cpu_dtype",
+    "set_autocast_cpu_enabled",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+    "set_autocast_gpu_dtype",
+    "set_autocast_ipu_dtype",
+    "set_autocast_ipu_enabled",
+    "set_autocast_xla_dtype",
+    "set_autocast_xla_enabled",
     "set_default_device",
     "set_default_dtype",
     "set_default_tensor_type",

@@ -10,7 +10,10 @@ from . import ops as declarations
 from .core import dtype as dt
 from .core.device import resolve
 from .core.errors import LinAlgError
+from .devices.cpu import checksum  # noqa: F401  what files use
 from .engine import (
+    attention,  # noqa: F401  fills in `engine`,
+    autocast,  # noqa: F401  what amp uses
     convert,
     copies,
     create,
@@ -21,17 +24,29 @@ from .engine import (
     legacy,
     movement,  # noqa: F401  fills in `engine`,
     moves,
+    noise,  # noqa: F401  fills in `engine`,
     protocol,
     random,
+    recurrent,  # noqa: F401  fills in `engine`,
     restride,
     results,
     sampling,
+    scaling,  # noqa: F401  what amp uses
     sequence,
+    shared_memory,  # noqa: F401  what multiprocessing uses
     storages,
     subclass,
+    together,  # noqa: F401  what optimizers and clipping use
 )
 from .engine.dispatch import plug
-from .engine.eager import engine, operator_forms
+from .engine.eager import (
+    engine,
+    module_changes,  # noqa: F401  counted by modules
+    operator_forms,
+    plainly,  # noqa: F401  what optimizers use inside compiled functions
+    tracers,
+    tracing,  # noqa: F401
+)
 from .engine.modes import modes
 from .engine.tensor import Tensor, empty, make, signature
 from .ops.declare import Composite, Op, Pointwise, View, registry
@@ -136,8 +151,13 @@ def method_of(op: Op, function):
 def inplace_of(op: Op):
     """The form that ends in an underscore."""
     name = f"{op.name}_"
+    own = create.Named(name, None)  # what a trace knows this form by
     if isinstance(op, Pointwise):
         def form(self, *args, **kwargs):
+            if tracers:
+                found = tracers[-1](own, (self, *args), kwargs)
+                if found is not None:
+                    return found[0]
             others = list(args[:len(op.operands) - 1])
             public = dict(zip(("input", "other"), op.operands, strict=False))
             kwargs = {public.get(k, k): v for k, v in kwargs.items()}
@@ -152,9 +172,14 @@ def inplace_of(op: Op):
             return inplace.pointwise_inplace(op, self, *others, **kwargs)
     else:
         def form(self, *args, **kwargs):
+            if tracers:
+                found = tracers[-1](own, (self, *args), kwargs)
+                if found is not None:
+                    return found[0]
             return engine.overwrite(self, name, op.run, args, kwargs)
     form.__name__ = form.__qualname__ = name
     form.__doc__ = f"In-place form of `{op.name}`."
+    own.run = form
     return form
 
 
@@ -163,19 +188,24 @@ functions: dict[str, object] = {"linalg.LinAlgError": LinAlgError,
                                 "as_strided_": restride.as_strided_}
 
 
+def adopt(key: str, op: Op) -> None:
+    """The public forms of one op: function, method, and those that end in an underscore."""
+    if op.function_form:
+        functions[key] = function_of(op)
+    if op.method and not op.where:
+        setattr(Tensor, op.method, method_of(op, functions.get(key, op.run)))
+    if op.inplace and (op.method or op.function_form):
+        form = inplace_of(op)
+        if op.method and not op.where:
+            setattr(Tensor, form.__name__, form)
+        if op.function_form:
+            functions.setdefault(f"{key}_", form)
+
+
 def install() -> None:
     protocol.install()
     for key, op in registry.items():
-        if op.function_form:
-            functions[key] = function_of(op)
-        if op.method and not op.where:
-            setattr(Tensor, op.method, method_of(op, functions.get(key, op.run)))
-        if op.inplace and (op.method or op.function_form):
-            form = inplace_of(op)
-            if op.method and not op.where:
-                setattr(Tensor, form.__name__, form)
-            if op.function_form:
-                functions.setdefault(f"{key}_", form)
+        adopt(key, op)
     for part in (create, legacy, moves, random, sampling, storages, copies, dlpack):
         part.install()
     for name, (target, swapped) in OPERATORS.items():
@@ -235,7 +265,11 @@ def sum_to(g: Tensor, shape) -> Tensor:
     dims = tuple(range(lead)) + tuple(
         d + lead for d, n in enumerate(shape) if n == 1 and have[d + lead] != 1)
     if dims:
-        g = registry["sum"].run(g, dims, True)
+        # Without a view the sum is nobody else's, and a leaf may keep it as its gradient.
+        only_lead = len(dims) == lead
+        g = registry["sum"].run(g, dims, not only_lead)
+        if only_lead:
+            return g
     return g if lead == 0 else registry["view"].run(g, tuple(shape))
 
 

@@ -57,7 +57,12 @@ MAY_IMPORT = {
     "flambeau":           ASSEMBLED,
     "flambeau.autograd":  (*ASSEMBLED, *USER),
     "flambeau.*":         USER,
+    # What leaves Python is written from ops and programs themselves.
+    "flambeau.export":    (*ASSEMBLED, *USER),
+    "flambeau.onnx":      (*ASSEMBLED, *USER, "flambeau.export"),
+    "flambeau.jit":       (*USER, "flambeau.export"),
     "flambeau.cli":       (*ASSEMBLED, *USER),
+    "flambeau.__main__":  ("flambeau.cli",),
 }  # fmt: skip
 
 # core and ops compute from what they are given: no files, no clock, no environment, no machine.

@@ -219,6 +219,22 @@ def test_a_deep_graph_of_custom_functions():
     assert run(code) == ["done"]
 
 
+@linux
+def test_a_process_ends_without_looking_at_what_was_freed():
+    """Functions outlive modules: what they read when they end must be there."""
+    code = """
+    import flambeau as torch
+    x = torch.ones(3, 3).requires_grad_(True)
+    (torch.nn.functional.softmax(x @ x, 1) * 2).sum().backward()
+    print("done")
+    """
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONMALLOC": "malloc",
+                "MALLOC_PERTURB_": "255"}  # freed memory is overwritten
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=settings,
+                          capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout.split()) == (0, ["done"]), done.stderr
+
+
 def test_a_deep_chain_of_views_ends():
     code = """
     x = torch.ones(4)

@@ -114,3 +114,33 @@ def test_one_hot():
     assert found.tolist() == [[[1, 0, 0], [0, 0, 1]]]
     with pytest.raises(RuntimeError):
         torch.nn.functional.one_hot(torch.tensor([3]), 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int16", "uint8", "bool",
+                                   "complex64", "complex128"])
+@pytest.mark.parametrize("shape, order", [
+    ((33, 70), (1, 0)), ((300, 9), (1, 0)), ((8, 400), (1, 0)), ((3, 20, 30), (0, 2, 1)),
+    ((20, 5, 30), (2, 1, 0)), ((4, 10, 3, 12), (0, 2, 3, 1)), ((1000, 7), (1, 0))])
+def test_copies_that_turn_memory(shape, order, dtype):
+    a = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
+    x = torch.from_numpy(a).permute(order)
+    wanted = a.transpose(order)
+    assert (x.contiguous().numpy() == wanted).all()
+    part = torch.from_numpy(a)[..., 1:].permute(order)
+    assert (part.contiguous().numpy() == a[..., 1:].transpose(order)).all()
+    target = torch.zeros(wanted.shape, dtype=x.dtype)
+    assert (target.copy_(x).numpy() == wanted).all()
+
+
+def test_transposed_copies_flow_back_and_share_threads():
+    x = torch.from_numpy(np.random.default_rng(1).standard_normal((70, 90))).requires_grad_()
+    g = torch.from_numpy(np.random.default_rng(2).standard_normal((90, 70)))
+    x.t().contiguous().backward(g)
+    assert (x.grad.numpy() == g.numpy().T).all()
+    wide, before = torch.arange(1_200_000.0).view(1000, 1200), torch.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            assert (wide.t().contiguous().numpy() == wide.numpy().T).all()
+    finally:
+        torch.set_num_threads(before)

@@ -1,11 +1,16 @@
 """Random numbers, written out: what torch draws after the same seed."""
 
+import os
+import threading
+
 import numpy as np
 import pytest
 
+import flambeau as torch
 from flambeau.devices.cpu import random as rnd
 from flambeau.devices.cpu import random_rejection as rejection
-from flambeau.devices.cpu.mersenne import Mt19937
+from flambeau.devices.cpu.assembly.state import LOCK
+from flambeau.devices.cpu.mersenne import Mt19937, code
 
 
 @pytest.fixture
@@ -47,7 +52,7 @@ def test_large_permutations_shuffle_inside_out(rng):
         place = words.random64() % (i + 1)
         expected.append(i)
         expected[i], expected[place] = expected[place], i
-    assert rnd.shuffled_inside_out(rng, 100, chunk=7).tolist() == expected
+    assert rnd.drawn(rng, 100, "int64", None, code("twister_inside_out")).tolist() == expected
     assert sorted(expected) == list(range(100))
     assert np.array_equal(rng.get_state(), words.get_state())
 
@@ -124,3 +129,105 @@ def test_bfloat16_rounds_to_even():
 def test_memory_order():
     assert rnd.fill_order((4, 3), (1, 4)) == [1, 0]
     assert rnd.fill_order((2, 3, 4), (12, 4, 1)) == [0, 1, 2]
+
+
+# -- machine code --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 623, 624, 625, 5000])
+def test_fills_are_words_converted(n):
+    rng, words = Mt19937(7), Mt19937(7)
+    low = words.words(n) & np.uint32(2**24 - 1)
+    assert np.array_equal(rnd.uniform(rng, n), low.astype(np.float32) * np.float32(2.0**-24))
+    wide = words.wide_words(n) & np.uint64(2**53 - 1)
+    assert np.array_equal(rnd.uniform(rng, n, "float64"), wide * 2.0**-53)
+    wide = words.wide_words(n) & np.uint64(2**53 - 1)
+    assert np.array_equal(rnd.bernoulli(rng, n, "bool", 0.3), wide * 2.0**-53 < 0.3)
+    assert np.array_equal(rnd.integers(rng, n, "int64", -5, 95), words.words(n) % 100 - 5.0)
+    low, high = -(2**40), 2**41 + 7
+    wanted = (words.wide_words(n) % np.uint64(high - low)).astype(np.int64) + low
+    assert np.array_equal(rnd.integers(rng, n, "int64", low, high), wanted)
+    assert np.array_equal(rng.get_state(), words.get_state())
+
+
+def test_normals_in_pieces_are_those_of_one_draw():
+    together, apart = Mt19937(3), Mt19937(3)
+    whole = rnd.normal(together, 1001, "float64", 2.0, 3.0, contiguous=False)
+    pieces = [rnd.normal(apart, n, "float64", 2.0, 3.0, contiguous=False)
+              for n in (1, 63, 5, 64, 201, 667)]
+    np.testing.assert_allclose(np.concatenate(pieces), whole, rtol=1e-12)
+    assert together.next_normal == pytest.approx(apart.next_normal, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(3,), (32, 128), (1001,)])
+def test_dropout_in_one_pass(dtype, shape):
+    x = torch.ones(shape, dtype=getattr(torch, dtype), requires_grad=True)
+    torch.manual_seed(5)
+    y = torch.nn.functional.dropout(x, 0.25)
+    torch.manual_seed(5)
+    kept = torch.empty(shape, dtype=torch.bool).bernoulli_(0.75)
+    scale = torch.tensor(1 / 0.75, dtype=x.dtype)
+    assert torch.equal(y.detach(), kept * scale)
+    y.backward(torch.full_like(y, 3.0))
+    assert torch.allclose(x.grad, (kept * scale * 3).to(x.dtype), rtol=1e-2 if "16" in dtype else 0)
+    assert y.grad_fn.name() == "MulBackward0"
+
+
+def test_dropout_twice_differentiated():
+    x = torch.rand(50, dtype=torch.float64, requires_grad=True)
+    y = torch.nn.functional.dropout(x, 0.5)
+    (g,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+    (h,) = torch.autograd.grad(g.sum(), x)
+    assert set(h.tolist()) == {0.0, 8.0}
+
+
+def test_threads_that_draw_share_one_stream():
+    rng, parts = Mt19937(1), []
+
+    def draw():
+        for _ in range(5):
+            parts.append(rnd.uniform(rng, 100_000, "float64"))
+
+    crowd = [threading.Thread(target=draw) for _ in range(4)]
+    for one in crowd:
+        one.start()
+    for one in crowd:
+        one.join()
+    alone = rnd.uniform(Mt19937(1), 2_000_000, "float64")
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.sort(alone))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_can_draw():
+    rng = Mt19937(1)
+    rng._word(LOCK).value = 1  # as if a thread of the parent were drawing just now
+    child = os.fork()
+    if not child:
+        os._exit(0 if rnd.uniform(rng, 3).size == 3 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    rng._word(LOCK).value = 0
+
+
+@pytest.mark.parametrize(("draw", "mean", "variance"), [
+    (lambda rng, n: rejection.poisson(rng, np.full(n, 3.0)), 3, 3),
+    (lambda rng, n: rejection.poisson(rng, np.full(n, 40.0)), 40, 40),
+    (lambda rng, n: rejection.binomial(rng, np.full(n, 10.0), np.full(n, 0.3)), 3, 2.1),
+    (lambda rng, n: rejection.binomial(rng, np.full(n, 200.0), np.full(n, 0.7)), 140, 42),
+    (lambda rng, n: rejection.standard_gamma(rng, np.full(n, 0.5)), 0.5, 0.5),
+    (lambda rng, n: rejection.standard_gamma(rng, np.full(n, 7.0), "float64"), 7, 7),
+])
+def test_moments(rng, draw, mean, variance):
+    n = 40_000
+    drawn = draw(rng, n).astype(np.float64)
+    assert abs(drawn.mean() - mean) < 5 * (variance / n) ** 0.5
+    assert drawn.var() == pytest.approx(variance, rel=0.05)
+
+
+def test_one_category_of_each_row():
+    weights = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+    assert torch.multinomial(weights, 1).tolist() == [[1], [2]]
+    for bad, said in (([-1.0, 1.0], "element < 0"), ([0.0, 0.0], "sum of probabilities <= 0"),
+                      ([float("nan"), 1.0], "`nan`")):
+        with pytest.raises(RuntimeError, match=said):
+            torch.multinomial(torch.tensor(bad), 1)

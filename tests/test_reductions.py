@@ -189,3 +189,52 @@ def test_gradient_of_running_product_with_zero():
     x = torch.tensor([2.0, 0.0, 3.0], requires_grad=True)
     x.cumprod(0).backward(torch.tensor([1.0, 1.0, 1.0]))
     assert x.grad.tolist() == [1.0, 8.0, 0.0]
+
+
+# -- short rows and narrow columns ---------------------------------------------------------------
+
+
+def softmax_of(a):
+    raised = np.exp(a - a.max(1, keepdims=True))
+    return raised / raised.sum(1, keepdims=True)
+
+
+BY_ROW = {
+    "sum":         (lambda x: x.sum(1), lambda a: a.sum(1)),
+    "amax":        (lambda x: x.amax(1), lambda a: a.max(1)),
+    "argmax":      (lambda x: x.argmax(1), lambda a: a.argmax(1)),
+    "var":         (lambda x: x.var(1, correction=0), lambda a: a.var(1)),
+    "logsumexp":   (lambda x: x.logsumexp(1), lambda a: np.log(np.exp(a).sum(1))),
+    "softmax":     (lambda x: x.softmax(1), softmax_of),
+    "log_softmax": (lambda x: x.log_softmax(1), lambda a: np.log(softmax_of(a))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_ROW)
+def test_rows_too_short_for_a_vector(name):
+    """Many at a time; where a row lies among the others does not matter."""
+    ours, wanted = BY_ROW[name]
+    for rows, columns in ((67, 10), (32, 1), (100, 31), (45, 32), (33, 7)):
+        a = sample((rows, columns), rows)
+        x = torch.from_numpy(a)
+        found = ours(x).numpy()
+        np.testing.assert_allclose(found, wanted(a.astype(np.float64)), rtol=2e-5, atol=2e-6)
+        later = ours(torch.cat([x[-1:], x])).numpy()
+        assert later[1:].tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize("columns", [1, 3, 7, 8, 9, 15, 17, 63, 64, 65, 100, 131])
+@pytest.mark.parametrize("rows", [1, 2, 5, 130, 20_000])
+def test_sums_of_columns_that_do_not_fill_vectors(rows, columns):
+    a = np.random.default_rng(columns).integers(-9, 9, (rows, columns)).astype(np.float32)
+    x = torch.from_numpy(a)
+    assert (x.sum(0).numpy() == a.sum(0)).all() and (x.amax(0).numpy() == a.max(0)).all()
+    assert (x.argmin(0).numpy() == a.argmin(0)).all()
+
+
+@pytest.mark.parametrize("n", [*range(1, 20), 31, 33, 63, 64, 65, 71, 95, 97, 130, 16_391])
+def test_rows_of_any_length(n):
+    a = np.random.default_rng(n).integers(-9, 9, (3, n)).astype(np.float32)
+    x = torch.from_numpy(a)
+    assert (x.sum(1).numpy() == a.sum(1)).all() and (x.amin(1).numpy() == a.min(1)).all()
+    assert (x.argmax(1).numpy() == a.argmax(1)).all() and x.sum().item() == a.sum()

@@ -55,7 +55,7 @@ def test_help_tells_every_command_from_any_folder(tmp_path):
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert told.returncode == 0
     commands = [line.split()[0] for line in told.stdout.splitlines() if line.startswith("  ")]
-    assert commands == ["demo", "test", "bench", "lint", "parity", "help"]
+    assert commands == ["demo", "test", "bench", "docs", "lint", "parity", "help"]
     assert not list(tmp_path.iterdir())
 
 
@@ -126,15 +126,15 @@ def test_arguments_are_forwarded(run, monkeypatch):
 
 def test_bench_chooses_a_file(run, monkeypatch, capsys):
     (run.ROOT / "benchmarks").mkdir()
-    for name in ("overhead", "matmul"):
+    for name in ("all", "matmul"):
         (run.ROOT / "benchmarks" / f"{name}.py").touch()
     asked = []
     monkeypatch.setattr(run, "prepare", lambda extras: None)
     monkeypatch.setattr(run, "python", lambda path, *rest: asked.append((path.name, *rest)) or 0)
     assert [run.main(["bench", *rest]) for rest in ([], ["--quick"], ["matmul", "3"])] == [0, 0, 0]
-    assert asked == [("overhead.py",), ("overhead.py", "--quick"), ("matmul.py", "3")]
+    assert asked == [("all.py",), ("all.py", "--quick"), ("matmul.py", "3")]
     assert run.main(["bench", "nothing"]) == 1
-    assert "there are: matmul, overhead" in capsys.readouterr().err
+    assert "there are: all, matmul" in capsys.readouterr().err
 
 
 def test_lint_fails_if_either_check_does(run, monkeypatch):

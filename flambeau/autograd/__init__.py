@@ -1,5 +1,6 @@
 """Differentiation: going back, functions of one's own, hooks, checks. torch.autograd's names."""
 
+from ..engine import lazy as _lazy
 from ..engine.backward import grad
 from ..engine.grad_mode import (
     enable_grad,
@@ -21,3 +22,5 @@ __all__ = [
     "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
     "set_multithreading_enabled", "variable",
 ]
+
+__getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0])  # the profiler, when asked for

@@ -1,4 +1,10 @@
-"""Show or empty the folder in which compiled kernels are kept."""
+"""Show or empty the folder in which compiled kernels are kept.
+
+  flambeau cache            where it is, and how large
+  flambeau cache clear      empty it: kernels are compiled again when they are needed
+
+FLAMBEAU_CACHE names another folder.
+"""
 
 import argparse
 

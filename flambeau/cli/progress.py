@@ -43,6 +43,11 @@ class Progress:
             self.stream.write(f"{self.done:>6}/{self.total}  {figures}  {self._pace()}\n")
             self.stream.flush()
 
+    def say(self, text: str) -> None:
+        """Lines that stay, above the bar."""
+        self.stream.write(("\r\033[K" if self.live else "") + text + "\n")
+        self.stream.flush()
+
     def _redraw(self, figures: str) -> None:
         now = self.seconds
         if now - self.shown < REDRAW_SECONDS and self.done < self.total:

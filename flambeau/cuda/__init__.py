@@ -4,8 +4,10 @@ import contextlib
 
 import flambeau
 
+from . import amp
+
 __all__ = [
-    "Event", "OutOfMemoryError", "Stream", "current_device", "current_stream",
+    "Event", "OutOfMemoryError", "Stream", "amp", "current_device", "current_stream",
     "default_stream", "device", "device_count", "empty_cache", "get_arch_list",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
     "get_rng_state_all", "init", "initial_seed", "ipc_collect", "is_available",

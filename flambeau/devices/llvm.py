@@ -7,14 +7,17 @@ over. Nothing here knows an op: it lowers loops, primitives and conversions.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ..core import dtype as dt
 from ..core import expr as ex
 from ..core.expr import Expr
 from ..core.kernel import Fold, Kernel, Store, stage_exprs
-from . import complexlib, mathlib
+from . import complexlib, mathlib, parallel
 from .libm import LIBM
+from .text import Text
 
 #              dtype          in registers  in memory
 _REGISTER = {
@@ -72,37 +75,8 @@ class Place:
     first: Place | None = None  # the first lane's own place, for what all lanes share
 
 
-class Writer:
-    """Collects instructions, blocks and declarations of one function."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.declared: dict[str, str] = {}
-        self.block = "entry"
-        self._count = 0
-
-    def fresh(self, stem: str = "v") -> str:
-        self._count += 1
-        return f"%{stem}{self._count}"
-
-    def emit(self, code: str) -> str:
-        name = self.fresh()
-        self.lines.append(f"  {name} = {code}")
-        return name
-
-    def do(self, code: str) -> None:
-        self.lines.append(f"  {code}")
-
-    def start(self, label: str) -> None:
-        self.lines.append(f"{label}:")
-        self.block = label
-
-    def declare(self, name: str, result: str, args: list[str]) -> None:
-        self.declared[name] = f"declare {result} @{name}({', '.join(args)})"
-
-    def call(self, name: str, result: str, args: list[tuple[str, str]]) -> str:
-        self.declare(name, result, [t for t, _ in args])
-        return self.emit(f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in args)})")
+class Writer(Text):
+    """Writes one function of a kernel."""
 
     def loop(self, start, stop, step, carried, body):
         """for i in range(start, stop, step), carrying (type, value) pairs; returns the last."""
@@ -134,7 +108,10 @@ class Lowering:
     """Lowers one kernel. `bits` is the width of the host's vector registers."""
 
     def __init__(self, kernel: Kernel, name: str, bits: int) -> None:
-        self.kernel, self.name, self.w = kernel, name, Writer()
+        self.kernel, self.name = kernel, name
+        self.declared: dict[str, str] = {}
+        self.at_place: Callable[[Place], None] | None = None  # instead of all stages
+        self.together = 1  # rows that a fold across lanes takes at a time
         self.stages = [(kind, _expanded(kind, payload)) for kind, payload in kernel.stages]
         sizes = [o.dtype.compute.itemsize for o in kernel.operands] or [4]
         sizes += [e.dtype.compute.itemsize for kind, p in self.stages for e in stage_exprs(kind, p)
@@ -145,19 +122,175 @@ class Lowering:
     # -- the function ------------------------------------------------------------------------
 
     def text(self) -> str:
-        kernel, w = self.kernel, self.w
+        """The kernel's functions: a range of its outermost loop, and who calls it."""
+        kernel = self.kernel
         arguments = [f"ptr %p{k}" for k in range(len(kernel.operands))]
         for k, dtype in enumerate(kernel.params):
             arguments += _param_arguments(k, dtype)
-        arguments.append("i64 %last")
-        self.params = [self._param(k, dtype) for k, dtype in enumerate(kernel.params)]
+        self.arguments = (*arguments, "i64 %last")
+        functions = [self._function("range", ("i64 %begin", "i64 %end"), self._ranges)]
+        functions += self._blocks()
+        call = parallel.Call(self.name, self.arguments, kernel.dense, kernel.kept, kernel.reduced,
+                             self.native * 8 if self._lane_axis() == 0 else 1, self._grain(),
+                             sum(self.slots), self._apart())
+        functions.append(parallel.entry(call, len(self.slots)))
+        return "".join(functions) + "\n".join(self.declared.values()) + "\n"
+
+    def _function(self, role: str, more: tuple[str, ...], emit) -> str:
+        """One function of the kernel: its arguments and more, and what `emit` writes."""
+        self.w, self.folds = Writer(self.declared), {}
+        self.spans: dict[int, tuple[str, str]] = {}
+        self.params = [self._param(k, dtype) for k, dtype in enumerate(self.kernel.params)]
         self._read_layout()
-        pointers = [f"%p{k}" for k in range(len(kernel.operands))]
+        emit([f"%p{k}" for k in range(len(self.kernel.operands))])
+        self.w.do("ret void")
+        lines = "\n".join(self.w.lines)
+        return (f"define internal void @{self.name}_{role}("
+                f"{', '.join((*self.arguments, *more))}) #0 {{\nentry:\n{lines}\n}}\n")
+
+    def _ranges(self, pointers) -> None:
+        if self.kernel.kept:
+            self.spans = {0: ("%begin", "%end")}
         self._nest_kept(0, pointers, {})
-        w.do("ret void")
-        head = f"define void @{self.name}({', '.join(arguments)}) #0 {{\nentry:\n"
-        declared = "\n".join(w.declared.values())
-        return f"{head}{chr(10).join(w.lines)}\n}}\n{declared}\n"
+
+    def _apart(self) -> tuple[int, ...]:
+        """Which words of the layout say how far the outermost loop moves what is put somewhere."""
+        loops = self.kernel.kept + self.kernel.reduced
+        put = {s.operand for kind, p in self.stages if kind != "fold" for s in p if s.coordinates}
+        return tuple(loops * (1 + k) for k in sorted(put))
+
+    def _grain(self) -> int:
+        """How many elements are worth a thread's while."""
+        seen = {e for kind, p in self.stages for root in stage_exprs(kind, p) for e in _walk(root)}
+        weight = sum(_weight(e) for e in seen) + len(self.kernel.operands)
+        return int(parallel.RANGE_NS / (weight / max(1, self.native)))
+
+    def _lane_axis(self) -> int | None:
+        return self.kernel.kept - 1 if self.kernel.lanes == "kept" else None
+
+    def _ends(self, axis: int) -> tuple[str, str]:
+        """Where a loop starts and stops."""
+        return self.spans.get(axis, ("0", self.sizes[axis]))
+
+    # -- folds in blocks -----------------------------------------------------------------------
+
+    def _blocks(self) -> list[str]:
+        """Functions that fold blocks, join them and finish, if the kernel is folds and rows."""
+        kinds = [kind for kind, _ in self.stages]
+        folds = [p for kind, p in self.stages if kind == "fold"]
+        indirect = any(s.coordinates for kind, p in self.stages if kind == "row" for s in p)
+        self.slots: list[int] = []
+        if not folds or "map" in kinds or indirect or any(f.running for f in folds):
+            return []
+        self.slots = [sum(2 if e.dtype.kind == "c" else 1 for e in f.start) for f in folds]
+        made = []
+        for number, fold in enumerate(folds):
+            made.append(self._function(f"part{number}", parallel.BLOCK_ARGUMENTS,
+                                       partial(self._part_of_fold, folds, number)))
+            made.append(self._function(f"join{number}", parallel.BLOCK_ARGUMENTS,
+                                       partial(self._join, fold, number)))
+        made.append(self._function("finish", parallel.BLOCK_ARGUMENTS,
+                                   partial(self._finish, folds)))
+        return made
+
+    def _part_of_fold(self, folds, number: int, pointers) -> None:
+        w, axis = self.w, self.kernel.kept
+
+        def block(b, _):
+            first = w.emit(f"mul i64 {b}, %rows")
+            stop = w.emit(f"add i64 {first}, %rows")
+            inside = w.emit(f"icmp slt i64 {stop}, {self.sizes[axis]}")
+            end = w.emit(f"select i1 {inside}, i64 {stop}, i64 {self.sizes[axis]}")
+            self.spans = {axis: (first, end)}
+            self.at_place = partial(self._fold_block, folds, number, b)
+            self._nest_kept(0, pointers, {})
+
+        w.loop("%begin", "%end", "1", (), block)
+        self.at_place = None
+
+    def _fold_block(self, folds, number: int, block: str, place: Place) -> None:
+        fold = folds[number]
+        self._recall(folds[:number], place)
+        self._hoist([*fold.start, *fold.step], place)
+        results = (self._fold_lanes(fold, place) if self.kernel.lanes == "reduced"
+                   else self._fold(fold, place))
+        for lane in range(place.width):
+            states = results if place.width == 1 else [
+                self._part(v, e.dtype, place.width, lane, 1)
+                for v, e in zip(results, fold.start, strict=True)]
+            self._remember(fold, number, block, self._linear(place, lane), states)
+
+    def _linear(self, place: Place, lane: int = 0) -> str:
+        """The number of a kept place."""
+        w, at = self.w, place.index.get(0, "0")
+        for axis in range(1, self.kernel.kept):
+            down = w.emit(f"mul i64 {at}, {self.sizes[axis]}")
+            at = w.emit(f"add i64 {down}, {place.index[axis]}")
+        return w.emit(f"add i64 {at}, {lane}") if lane else at
+
+    def _slot(self, number: int, block: str, place: str) -> str:
+        """Where the states of a fold's block at a place start; block %blocks is the whole."""
+        w = self.w
+        places = "1"
+        for axis in range(self.kernel.kept):
+            places = w.emit(f"mul i64 {places}, {self.sizes[axis]}")
+        blocks = w.emit("add i64 %blocks, 1")
+        before = w.emit(f"mul i64 {w.emit(f'mul i64 {blocks}, {places}')}, "
+                        f"{sum(self.slots[:number])}")
+        row = w.emit(f"add i64 {w.emit(f'mul i64 {block}, {places}')}, {place}")
+        at = w.emit(f"add i64 {before}, {w.emit(f'mul i64 {row}, {self.slots[number]}')}")
+        return w.emit(f"getelementptr i64, ptr %scratch, i64 {at}")
+
+    def _remember(self, fold: Fold, number: int, block: str, place: str, states) -> None:
+        slot = self._slot(number, block, place)
+        for k, (type_, value) in enumerate(_flatten([(e.dtype, 1) for e in fold.start], states)):
+            at = self.w.emit(f"getelementptr i64, ptr {slot}, i64 {k}")
+            self.w.do(f"store {type_} {value}, ptr {at}")
+
+    def _stored(self, fold: Fold, number: int, block: str, place: str) -> list:
+        slot, shapes = self._slot(number, block, place), [(e.dtype, 1) for e in fold.start]
+        dummy = [("", "") if e.dtype.kind == "c" else "" for e in fold.start]
+        values = []
+        for k, (type_, _) in enumerate(_flatten(shapes, dummy)):
+            at = self.w.emit(f"getelementptr i64, ptr {slot}, i64 {k}")
+            values.append(self.w.emit(f"load {type_}, ptr {at}"))
+        return _regroup(shapes, values)
+
+    def _join(self, fold: Fold, number: int, pointers) -> None:
+        """Blocks merged in their order, at each place from %begin to %end."""
+        shapes = [(e.dtype, 1) for e in fold.start]
+
+        def place(at, _):
+            first = _flatten(shapes, self._stored(fold, number, "0", at))
+            merged = self.w.loop("1", "%blocks", "1", first, lambda b, values: [
+                v for _, v in _flatten(shapes, self._merge(
+                    fold, _regroup(shapes, values), self._stored(fold, number, b, at), 1))])
+            self._remember(fold, number, "%blocks", at, _regroup(shapes, merged))
+
+        self.w.loop("%begin", "%end", "1", (), place)
+
+    def _recall(self, folds, place: Place) -> None:
+        """Results of folds that are done, at a place."""
+        count = 0
+        for number, fold in enumerate(folds):
+            lanes = [self._stored(fold, number, "%blocks", self._linear(place, lane))
+                     for lane in range(place.width)]
+            for k, e in enumerate(fold.start):
+                one = [states[k] for states in lanes]
+                value = one[0] if place.width == 1 else self._gathered(one, e.dtype, place.width)
+                self.folds[count] = (value, place.width)
+                count += 1
+
+    def _finish(self, folds, pointers) -> None:
+        def rows(place: Place) -> None:
+            self._recall(folds, place)
+            for kind, payload in self.stages:
+                if kind == "row":
+                    self._stores(payload, place)
+
+        self.at_place = rows
+        self._nest_kept(0, pointers, {})
+        self.at_place = None
 
     def _param(self, k: int, dtype: dt.dtype):
         if dtype.kind == "c":
@@ -217,33 +350,94 @@ class Lowering:
 
     def _nest_kept(self, axis: int, pointers, index) -> None:
         kernel, w = self.kernel, self.w
-        lane = kernel.kept - 1 if kernel.lanes == "kept" else None
+        lane = self._lane_axis()
         if axis == kernel.kept:
             self._row(Place(1, pointers, index))
         elif axis == lane:
-            self._lanes(axis, pointers, index, self._row, (4 if self._light() else 2, 1))
+            self._kept_lanes(axis, pointers, index)
         else:
-            w.loop("0", self.sizes[axis], "1", (), lambda i, _: self._nest_kept(
+            w.loop(*self._ends(axis), "1", (), lambda i, _: self._nest_kept(
                 axis + 1, self._advance(pointers, axis, i), {**index, axis: i}))
+
+    def _kept_lanes(self, axis: int, pointers, index) -> None:
+        """Lanes across the innermost kept loop.
+
+        A light fold has many vectors of states in flight: of many places, or where there are few
+        of them, of several rows. Which it is depends on the problem, never on a thread's range.
+        """
+        w, again = self.w, self._repeatable()
+        if not (again and self._light_fold() and self.kernel.reduced == 1 and self.native > 1):
+            wide = _MANY_FOLDS if self._light_fold() else 4 if self._light() else 2
+            self._lanes(axis, pointers, index, self._row, (wide, 1), again)
+            return
+        if self.at_place is not None:  # a block of a fold into few places
+            self.together = _ROWS
+            self._lanes(axis, pointers, index, self._row, (1,), again)
+            self.together = 1
+            return
+        few, many, done = (w.fresh(s)[1:] for s in ("few", "many", "done"))
+        narrow = w.emit(f"icmp slt i64 {self.sizes[axis]}, {self.native * _MANY_FOLDS}")
+        w.do(f"br i1 {narrow}, label %{few}, label %{many}")
+        for label, unrolls, self.together in ((few, (1,), _ROWS), (many, (_MANY_FOLDS, 1), 1)):
+            w.start(label)
+            self._lanes(axis, pointers, index, self._row, unrolls, again)
+            w.do(f"br label %{done}")
+        w.start(done)
 
     def _light(self) -> bool:
         """Whether the body is so small that more of it in flight pays."""
         return self.kernel.reduced == 0 and sum(
             1 for kind, p in self.stages for e in stage_exprs(kind, p) for _ in _walk(e)) < 16
 
-    def _lanes(self, axis: int, pointers, index, body, unrolls) -> None:
-        """Cut a loop into wide vectors, then native ones, then single elements."""
-        w, start = self.w, "0"
+    def _light_fold(self) -> bool:
+        """Whether there is one state, and few steps to it: many can be in flight."""
+        if any(o.step == "s" for o in self.kernel.operands):
+            return False
+        folds = [p for kind, p in self.stages if kind == "fold"]
+        return len(folds) == len(self.stages) - 1 == 1 and len(folds[0].start) == 1 and (
+            folds[0].start[0].dtype.kind != "c" and len(_walk(folds[0].step[0])) < 16)
+
+    def _repeatable(self) -> bool:
+        """Whether places may be computed twice: folds that read nothing that is written later."""
+        if not self.kernel.reduced:
+            return False
+        drafts: set[int] = set()
+        for kind, payload in self.stages:
+            stores = payload.running if kind == "fold" else payload
+            if (kind == "fold" and stores) or any(s.coordinates is not None for s in stores):
+                return False
+            read = {k for e in stage_exprs(kind, payload) for k in ex.leaves(e, "input")}
+            if any(self.kernel.operands[k].written for k in read - drafts):
+                return False
+            drafts |= {s.operand for s in stores}
+        return True
+
+    def _lanes(self, axis: int, pointers, index, body, unrolls, again: bool = False) -> None:
+        """Cut a loop into wide vectors, then native ones, then single elements.
+
+        With `again` the last native vector may overlap the one before, and takes the place of
+        single elements, each of which would walk all the memory of a fold once more.
+        """
+        w, (start, end) = self.w, self._ends(axis)
         widths = [self.native * u for u in unrolls if self.native > 1] + [1]
+        again = again and self.native > 1
+        total = w.emit(f"sub i64 {end}, {start}")
+        enough = w.emit(f"icmp sge i64 {total}, {self.native}") if again else ""
+        final = w.emit(f"sub i64 {end}, {self.native}") if again else ""
         for width in widths:
             if width == 1:
-                stop = self.sizes[axis]
+                stop = end
+            elif again and width == self.native:
+                stop = w.emit(f"select i1 {enough}, i64 {end}, i64 {start}")
             else:
-                left = w.emit(f"sub i64 {self.sizes[axis]}, {start}")
+                left = w.emit(f"sub i64 {end}, {start}")
                 whole = w.emit(f"and i64 {left}, {-width}")
                 stop = w.emit(f"add i64 {start}, {whole}")
 
             def inside(i, _, width=width):
+                if again and width == self.native:
+                    early = w.emit(f"icmp slt i64 {i}, {final}")
+                    i = w.emit(f"select i1 {early}, i64 {i}, i64 {final}")
                 moved = self._advance(pointers, axis, i)
                 steps = [o.step for o in self.kernel.operands]
                 body(Place(width, moved, {**index, axis: i}, axis, steps,
@@ -254,6 +448,9 @@ class Lowering:
 
     def _row(self, place: Place) -> None:
         """All stages at one kept place (or at `width` neighbouring ones)."""
+        if self.at_place is not None:
+            self.at_place(place)
+            return
         self.folds = dict(self.folds)
         count = 0
         for kind, payload in self.stages:
@@ -283,7 +480,7 @@ class Lowering:
                 body(inner)
             self._lanes(axis, place.pointers, place.index, at, (2, 1))
         else:
-            w.loop("0", self.sizes[axis], "1", (), lambda i, _: self._walk_reduced(
+            w.loop(*self._ends(axis), "1", (), lambda i, _: self._walk_reduced(
                 axis + 1, self._below(place, axis, i), body))
 
     def _below(self, place: Place, axis: int, i: str) -> Place:
@@ -301,6 +498,8 @@ class Lowering:
         """States as wide as the place: nothing crosses lanes."""
         kernel = self.kernel
         shapes = [(e.dtype, place.width) for e in fold.start]
+        if self.together > 1:
+            return self._fold_rows(fold, place, shapes, self.together)
 
         def nest(axis, at, states):
             if axis == kernel.kept + kernel.reduced:
@@ -308,12 +507,39 @@ class Lowering:
                 self._store_running(fold, at, stepped)
                 return stepped
             flat = _flatten(shapes, states)
-            out = self.w.loop("0", self.sizes[axis], "1", flat, lambda i, values: [
+            out = self.w.loop(*self._ends(axis), "1", flat, lambda i, values: [
                 v for _, v in _flatten(shapes, nest(axis + 1, self._below(at, axis, i),
                                                     _regroup(shapes, values)))])
             return _regroup(shapes, out)
 
         return nest(kernel.kept, place, self._start(fold, place, place.width))
+
+    def _fold_rows(self, fold: Fold, place: Place, shapes, rows: int):
+        """Some rows at a time, each with states of its own, merged pairwise at the end."""
+        w, axis, n = self.w, self.kernel.kept, len(fold.start)
+
+        def stepped(i, values, count: int):
+            found = []
+            for k in range(count):
+                at = self._below(place, axis, w.emit(f"add i64 {i}, {k}") if k else i)
+                part = _regroup(shapes, values[k * n:k * n + n])
+                found += [v for _, v in _flatten(shapes, self._step(fold, at, part))]
+            return found
+
+        start, end = self._ends(axis)
+        left = w.emit(f"sub i64 {end}, {start}")
+        whole = w.emit(f"add i64 {start}, {w.emit(f'and i64 {left}, {-rows}')}")
+        first = _flatten(shapes, self._start(fold, place, place.width))
+        values = w.loop(start, whole, str(rows), first * rows,
+                        lambda i, given: stepped(i, given, rows))
+        rest = w.loop(whole, end, "1", [(t, v) for (t, _), v in zip(first, values, strict=False)],
+                      lambda i, given: stepped(i, given, 1))
+        values = [*rest, *values[n:]]
+        states = [_regroup(shapes, values[k * n:k * n + n]) for k in range(rows)]
+        while len(states) > 1:
+            states = [self._merge(fold, a, b, place.width)
+                      for a, b in zip(states[::2], states[1::2], strict=True)]
+        return states[0]
 
     def _store_running(self, fold: Fold, at: Place, states) -> None:
         """Store the states of a scan at this place."""
@@ -326,17 +552,20 @@ class Lowering:
     def _fold_lanes(self, fold: Fold, place: Place):
         """Wide states along the innermost reduced loop, then lanes merged pairwise."""
         kernel = self.kernel
-        wide = self.native * 4
+        wide = self.native * (_MANY_FOLDS if self._light_fold() else 4)
+        widths = sorted({wide, self.native, 1}, reverse=True)
         last = kernel.kept + kernel.reduced - 1
-        shapes = [(e.dtype, width) for width in (wide, 1) for e in fold.start]
+        shapes = [(e.dtype, width) for width in widths for e in fold.start]
         n = len(fold.start)
 
         def along(at: Place, states):
-            size, w = self.sizes[last], self.w
-            whole = w.emit(f"and i64 {size}, {-wide}")
+            w, (start, end) = self.w, self._ends(last)
             states = list(states)
-            for k, (width, start, stop) in enumerate(((wide, "0", whole), (1, whole, size))):
+            for k, width in enumerate(widths):
                 part = slice(k * n, k * n + n)
+                left = w.emit(f"sub i64 {end}, {start}")
+                stop = end if width == 1 else w.emit(
+                    f"add i64 {start}, {w.emit(f'and i64 {left}, {-width}')}")
 
                 def inside(i, values, width=width, part=part):
                     moved = self._advance(at.pointers, last, i)
@@ -348,27 +577,30 @@ class Lowering:
 
                 out = w.loop(start, stop, str(width), _flatten(shapes[part], states[part]), inside)
                 states[part] = _regroup(shapes[part], out)
+                start = stop
             return states
 
         def nest(axis, at, states):
             if axis == last:
                 return along(at, states)
-            out = self.w.loop("0", self.sizes[axis], "1", _flatten(shapes, states),
+            out = self.w.loop(*self._ends(axis), "1", _flatten(shapes, states),
                               lambda i, values: [v for _, v in _flatten(shapes, nest(
                                   axis + 1, self._below(at, axis, i), _regroup(shapes, values)))])
             return _regroup(shapes, out)
 
-        start = self._start(fold, place, wide) + self._start(fold, place, 1)
+        start = [state for width in widths for state in self._start(fold, place, width)]
         states = nest(kernel.kept, place, start)
         merged, width = states[:n], wide
         while width > 1:
+            if width == self.native < wide:
+                merged = self._merge(fold, merged, states[n:2 * n], width)
             width //= 2
             low = [self._part(v, e.dtype, width * 2, 0, width)
                    for v, e in zip(merged, fold.start, strict=True)]
             high = [self._part(v, e.dtype, width * 2, width, width)
                     for v, e in zip(merged, fold.start, strict=True)]
             merged = self._merge(fold, low, high, width)
-        return self._merge(fold, merged, states[n:], 1)
+        return merged if widths == [1] else self._merge(fold, merged, states[-n:], 1)
 
     def _step(self, fold: Fold, place: Place, states):
         for k, value in enumerate(states):
@@ -874,6 +1106,21 @@ COMBINE = {
     "amax": ex.maximum,
     "amin": ex.minimum,
 }
+
+
+#: vectors of states of a fold with one state and few steps, kept in flight: of places, or of rows
+_MANY_FOLDS, _ROWS = 8, 4
+
+#: what a step costs, in additions
+_HEAVY = {"div": 4, "sqrt": 6, "truncdiv": 20, "fmod": 20, "const": 0, "param": 0, "fold": 0}
+
+
+def _weight(e: Expr) -> float:
+    if e.head in LIBM and (e.head, e.dtype) not in mathlib.TABLE:
+        return 100
+    if e.args and (e.head, e.args[0].dtype) in mathlib.TABLE:
+        return 15
+    return _HEAVY.get(e.head, 1) if isinstance(e.head, str) else 1
 
 
 def _walk(e: Expr) -> set[Expr]:

@@ -10,9 +10,12 @@ from ..core import expr as ex
 from ..core import shape as sh
 from ..core.device import META
 from ..core.kernel import Fold, Kernel, Operand, Store
+from ..devices.cpu.bridge import unwatched
 from ..devices.cpu.compile import compile_kernel
+from . import convert
 from .eager import engine
 from .layout import step_of
+from .storage import checkers
 from .tensor import Tensor
 
 
@@ -106,23 +109,45 @@ def extremes(index: Tensor) -> tuple[int, int]:
     """The least and the greatest element of an index that has some."""
     if not index.sig.contiguous:
         index = engine.contiguous(index)
+    run, words = extremes_code(index)
+    found = array("q", (0, 0, *words))
+    here = found.buffer_info()[0]
+    if checkers:  # what a trace does about bounds it decides
+        run = unwatched(run)
+    run(here, here + 8, index.ptr, here + 24)
+    return found[0], found[1]
+
+
+def extremes_code(index: Tensor):
+    """Code that finds the least and the greatest of a contiguous index, and its layout's words."""
     dtype, n = index.sig.dtype, index.sig.numel
     run = _extremes.get(dtype)
     if run is None:
         run = _extremes[dtype] = _extremes_kernel(dtype)
-    found = array("q", (0, 0, n, 1, n, 0, 0, 0, 0, 0, dtype.itemsize))
-    here = found.buffer_info()[0]
-    run(here, here + 8, index.ptr, here + 24)
-    return found[0], found[1]
+    return run, (n, 1, n, 0, 0, 0, 0, 0, dtype.itemsize)
 
 
 def check_bounds(index: Tensor, low: int, high: int, refuse) -> None:
     """Every element of an index from low to before high, or what `refuse(element)` raises."""
     if not index.sig.numel or index.sig.device is META:
         return
+    if not index.sig.contiguous:
+        index = engine.contiguous(index)
     least, most = extremes(index)
     if least < low or most >= high:
         raise refuse(least if least < low else most)
+    if checkers:
+        checkers[-1](index, low, high, refuse)
+
+
+def check_none(count: Tensor, refuse) -> None:
+    """A count of what must not be is 0, or what `refuse()` raises."""
+    if checkers:
+        check_bounds(engine.cast(count, dt.int64), 0, 1, lambda _: refuse())
+    elif convert.item(count):
+        raise refuse()
 
 
 engine.check_bounds = check_bounds
+engine.check_none = check_none
+engine.checks_are_recorded = lambda: bool(checkers)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..devices.cpu.compile import addresses, cache
 from . import front_parts
-from .front_parts import EXTERNAL, GLOBALS, WORDS, at, common, offsets, put
+from .front_parts import EXTERNAL, GLOBALS, INFERRING, WORDS, at, common, offsets, put
 from .node import Node, fronts
 
 _TUPLE = tuple.__basicsize__
@@ -61,7 +61,10 @@ wanted:
   br i1 %python, label %slow, label %decided
 decided:
   %on = icmp eq i64 %record, 1
-  br label %go
+  %xr = call i1 @inferred(ptr %x)
+  %yr = call i1 @inferred(ptr %y)
+  %refused = or i1 %xr, %yr
+  br i1 %refused, label %slow, label %go
 go:
   %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
 {at("%free", "%plan", _TUPLE + 8 * 6)}
@@ -135,6 +138,7 @@ def _module() -> str:
     declared = "".join(f"declare {kind.split(' ')[0]} @{name}{kind[kind.index('('):]}\n"
                        for name, kind in EXTERNAL.items())
     shared = "".join(f"@g_{name} = external global i64\n" for name in GLOBALS)
+    shared += f"@g_inferring = external global [{INFERRING} x i64]\n"
     return declared + shared + common(t, n) + _front(t)
 
 

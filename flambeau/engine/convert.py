@@ -12,7 +12,7 @@ from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
 from .eager import engine
-from .storage import adopt
+from .storage import adopt, readers
 from .tensor import Signature, Tensor, empty, make, signature
 
 
@@ -31,6 +31,8 @@ def raw_array(x: Tensor) -> np.ndarray:
     if sig.device is META:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     dtype = sig.dtype
+    if readers:
+        readers[-1]()
     if sig.numel == 0:
         return np.empty(sig.shape, dtype.numpy)
     memory = _Memory()
@@ -296,6 +298,8 @@ def item(x: Tensor):
         raise RuntimeError(f"a Tensor with {sig.numel} elements cannot be converted to Scalar")
     if sig.device is META:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+    if readers:
+        readers[-1]()
     reader = _READERS.get(sig.dtype)
     if reader is not None:
         return reader.from_address(x.ptr).value
@@ -305,6 +309,8 @@ def item(x: Tensor):
 def tolist(x: Tensor):
     """The elements as nested lists."""
     sig = x.sig
+    if readers:
+        readers[-1]()
     reader = _READERS.get(sig.dtype)
     if reader is None or not sig.contiguous or not sig.numel or sig.device is META:
         return to_array(x).tolist()

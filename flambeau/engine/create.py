@@ -11,9 +11,9 @@ from ..core import formats as fm
 from ..core.device import CPU, META, resolve
 from ..core.lazily import np
 from . import convert, inplace
-from .eager import engine, intercepted
-from .modes import modes
-from .storage import allocate, grow
+from .eager import engine, intercepted, same_every_time, tracers
+from .modes import INFERENCE, modes
+from .storage import allocate, grow, takers
 from .tensor import LEAF, Size, Tensor, forget_plans, make, signature
 from .tensor import empty as raw_empty
 from .tensor import new as fresh
@@ -77,7 +77,7 @@ def finish(name: str, x: Tensor, layout=None, pin_memory=False, requires_grad=Fa
                                "gradients")
         x.node = LEAF
     if modes.inference:
-        x.__dict__["_inference"] = True
+        x.mem.version = INFERENCE
     return x
 
 
@@ -131,9 +131,11 @@ def _plain(name: str, value):
             mem = sig.pop()
         except IndexError:
             mem = grow(sig.nbytes)
+        if takers:
+            takers[-1](mem)
         x = fresh(Tensor)
         x.sig, x.mem, x.ptr, x.node = sig, mem, mem.address, None
-        return x if value is None else filled(x, value)
+        return x if value is None else same_every_time(filled(x, value))
 
     def general(size, out, dtype, layout, device, pin_memory, requires_grad, memory_format, named):
         if memory_format is not None and value is not None:
@@ -419,6 +421,18 @@ class Named:
 
     def __init__(self, name: str, run):
         self.name, self.run = name, run
+
+    def __eq__(self, other):
+        return isinstance(other, Named) and self.name == other.name
+
+    def __hash__(self):
+        return hash(self.name)
+
+
+def in_trace(name: str, run, args, kwargs):
+    """(result,) of a draw that is part of a compiled call, else None."""
+    given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
+    return tracers[-1].factory(Named(name, run), args, given)
 
 
 def _like(name: str, value):

@@ -10,8 +10,8 @@ from ..core.device import META
 from ..core.lazily import np
 from ..devices.cpu import routines
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
-from . import rows
-from .eager import engine, intercepted, plug_pointwise, same_place
+from . import added, convolve, fetch, ordered, pooling, resampling, rows
+from .eager import engine, intercepted, plug_pointwise, same_place, tracers
 from .formula import (
     NUMPY_NAMES,
     SYNONYMS,
@@ -47,6 +47,11 @@ def plug(op: Op) -> None:
         op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
+    faster = convolve.FRONTS.get(op.name) or pooling.FRONTS.get(op.name) or (
+        ordered.FRONTS.get(op.name)) or added.FRONTS.get(op.name) or (
+            fetch.FRONTS.get(op.name))
+    if faster is not None:
+        op.run = faster(op, op.run)
 
 
 # -- library -------------------------------------------------------------------------------------
@@ -159,7 +164,8 @@ def composite_front(op: Composite):
 
         def front(*args, **kwargs):
             for a in args:
-                if isinstance(a, Tensor) and a.sig.tag is not None:
+                if (isinstance(a, Tensor) and a.sig.tag is not None) or (
+                        tracers and _has_tagged(a)):
                     found = intercepted(op, args, kwargs)
                     if found is not None:
                         return found[0]
@@ -197,6 +203,12 @@ def composite_front(op: Composite):
     return row_front(op, program, slopes, front_with_formula)
 
 
+def _has_tagged(value) -> bool:
+    """Whether a sequence has a traced tensor in it."""
+    return type(value) in (list, tuple) and any(
+        [isinstance(v, Tensor) and v.sig.tag is not None for v in value])
+
+
 def _outside(value):
     """A tensor as its bytes alone: what is done with it is not recorded."""
     if isinstance(value, Tensor) and value.node is not None:
@@ -219,4 +231,4 @@ def _own_name(op: Op, given: str) -> str:
     return op.names[SYNONYMS[given]] if SYNONYMS.get(given, 99) < len(op.names) else given
 
 
-__all__ = ["grow", "plug", "rows"]
+__all__ = ["grow", "plug", "resampling", "rows"]

@@ -16,8 +16,7 @@ from ..ops.declare import Pointwise, engine
 from . import pointwise as pw
 from .modes import modes
 from .node import attach, edge_of, fronts
-from .storage import grow
-from .tensor import LEAF, Signature, Tensor, base_of, forget_plans, make
+from .tensor import LEAF, Signature, Tensor, base_of, empty, forget_plans, make
 
 NUMBERS = pw.NUMBERS
 
@@ -37,6 +36,11 @@ def new_table() -> dict:
     table: dict = {}
     _tables.append(table)
     return table
+
+
+def tables() -> list[dict]:
+    """Every table of plans."""
+    return _tables
 
 
 compile_front = pw.compile_text
@@ -249,13 +253,9 @@ def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
 
 def execute_pointwise(op, args, plan, numbers: dict, attributes: dict | None = None):
     """Run a plan on operands, and record the step."""
-    sig, pop, run, last, back = plan[:5]
-    try:
-        mem = pop()
-    except IndexError:
-        mem = grow(sig.nbytes)
-    out = make(sig, mem)
-    run(mem.address, *[a.ptr for a in args if isinstance(a, Tensor)],
+    sig, _, run, last, back = plan[:5]
+    out = empty(sig)
+    run(out.ptr, *[a.ptr for a in args if isinstance(a, Tensor)],
         *flat_numbers(op, args, numbers), last)
     record_pointwise(op, out, back, args, attributes or {})
     return out
@@ -338,9 +338,11 @@ def extent(x: Tensor) -> tuple[int, int]:
 
 def check_writable(x: Tensor, name: str) -> None:
     """torch's rules for changing a tensor that is part of a graph."""
+    if tracers:
+        tracers[-1].writes(x, name)
     if x.__class__.__dict__.get("read_only"):
         raise RuntimeError(f"{name}: this tensor is read-only")
-    if x.__dict__.get("_inference") and not modes.inference:
+    if x.mem.version < 0 and not modes.inference:
         raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is "
                            "not allowed. You can make a clone to get a normal tensor before doing "
                            "inplace update.")
@@ -381,8 +383,42 @@ interceptors: list = []
 PLAIN: set[type] = {Tensor, int, float, bool, complex, str, type(None), dt.dtype}
 
 
+#: calls of compiled functions that are under way: asked before all others
+tracers: list = []
+
+#: how often anything was set on a module (the only element): a compiled call may depend on it
+module_changes = [0]
+
+
+#: tensors that factories made in compiled calls and that always hold the same numbers
+constants: list = []
+
+
+def same_every_time(x: Tensor) -> Tensor:
+    """Say of a new tensor that its numbers follow from its shape and dtype alone."""
+    if tracers:
+        constants.append(x)
+    return x
+
+
+def tracing() -> bool:
+    """Whether a compiled function is at work in this thread."""
+    return bool(tracers) and tracers[-1].traces()
+
+
+def plainly(work, *args, **kwargs):
+    """Call something that reads and writes memory itself: on real tensors, nothing traced."""
+    if tracing():
+        return tracers[-1].run_plainly(work, *args, **kwargs)
+    return work(*args, **kwargs)
+
+
 def intercepted(op: Any, args, kwargs):
     """A 1-tuple with the result if somebody else answers this call, else None."""
+    if tracers:
+        found = tracers[-1](op, args, kwargs)
+        if found is not None:
+            return found
     if not kwargs and PLAIN.issuperset(map(type, args)):
         return None
     for ask in interceptors:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 
+from .modes import INFERENCE
 from .tensor import Signature, Tensor
 
 
@@ -19,6 +20,7 @@ def slot_offset(cls: type, name: str) -> int:
 TUPLE = tuple.__basicsize__    # where a tuple's items start
 WORDS = 24                     # where an array keeps the address of its contents
 VERSION_AT = 56                # in a storage, see bridge
+INFERRING = 257                # words: how many threads infer, and their numbers
 
 EXTERNAL = {
     "PyDict_GetItemWithError": "ptr (ptr, ptr)", "PyType_GenericAlloc": "ptr (ptr, i64)",
@@ -135,7 +137,47 @@ some:
 {at("%items", "%free", 24)}
   %slot = getelementptr ptr, ptr %items, i64 %less
   %item = load ptr, ptr %slot
+  %special = load i64, ptr @g_special
+  %odd = icmp ne i64 %special, 0
+  br i1 %odd, label %marked, label %plain
+marked:
+  call void @mark(ptr %item)
+  br label %plain
+plain:
   ret ptr %item
+}}
+
+; a storage taken by a thread that infers says so in its version
+define internal void @mark(ptr %mem) noinline {{
+entry:
+  %count = load i64, ptr @g_inferring
+  %me = call i64 @PyThread_get_thread_ident()
+  br label %look
+look:
+  %i = phi i64 [ 0, %entry ], [ %next, %other ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %one, label %no
+one:
+  %next = add i64 %i, 1
+  %at = getelementptr i64, ptr @g_inferring, i64 %next
+  %who = load i64, ptr %at
+  %mine = icmp eq i64 %who, %me
+  br i1 %mine, label %yes, label %other
+other:
+  br label %look
+yes:
+  %version = getelementptr i8, ptr %mem, i64 {VERSION_AT}
+  store i64 {INFERENCE}, ptr %version
+  ret void
+no:
+  ret void
+}}
+
+; whether a tensor was made while inferring: Python then says what may be done with it
+define internal i1 @inferred(ptr %x) {{
+{at("%mem", "%x", t["mem"])}{at("%version", "%mem", VERSION_AT, "i64")}
+  %is = icmp slt i64 %version, 0
+  ret i1 %is
 }}
 
 ; the edge that leads to a tensor: itself if it is a leaf, else its node; a new reference

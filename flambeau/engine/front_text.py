@@ -7,7 +7,7 @@ entries that speak CPython's calling convention.
 from __future__ import annotations
 
 from ..devices.cpu import bridge
-from .front_parts import EXTERNAL, GLOBALS, TUPLE, WORDS, at, common, offsets, put
+from .front_parts import EXTERNAL, GLOBALS, INFERRING, TUPLE, WORDS, at, common, offsets, put
 
 #: how many ops of each form can have native methods: pointwise of one operand, of two, views,
 #: reductions (sums)
@@ -62,7 +62,9 @@ decided:
   %on = and i1 %may, %flows
   %unprepared = icmp slt i64 %keep, 0
   %first_time = and i1 %on, %unprepared
-  br i1 %first_time, label %slow, label %go
+  %refused = call i1 @inferred(ptr %x)
+  %asks = or i1 %first_time, %refused
+  br i1 %asks, label %slow, label %go
 go:
   %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
 {at("%psig", "%plan", TUPLE)}{at("%plast", "%words", 8, "i64")}
@@ -291,7 +293,13 @@ decided:
   %on = and i1 %may, %flows
   %unprepared = icmp slt i64 %keep, 0
   %first_time = and i1 %on, %unprepared
-  br i1 %first_time, label %slow, label %number
+  %some1 = select i1 %xt, ptr %x, ptr %y
+  %some2 = select i1 %yt, ptr %y, ptr %x
+  %refused1 = call i1 @inferred(ptr %some1)
+  %refused2 = call i1 @inferred(ptr %some2)
+  %refused = or i1 %refused1, %refused2
+  %asks = or i1 %first_time, %refused
+  br i1 %asks, label %slow, label %number
 number:
   %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
   %value = select i1 %xt, ptr %y, ptr %x
@@ -807,6 +815,7 @@ def module_text(node: type) -> str:
     declared = "".join(f"declare {kind.split(' ')[0]} @{name}{kind[kind.index('('):]}\n"
                        for name, kind in EXTERNAL.items())
     variables = "".join(f"@g_{name} = global i64 0\n" for name in GLOBALS)
+    variables += f"@g_inferring = global [{INFERRING} x i64] zeroinitializer\n"
     tables = "".join(f"@contexts{form} = global [{count} x ptr] zeroinitializer\n"
                      for form, count in FORMS.items())
     return (declared + variables + tables + common(t, n) + _unary(t, g) + _binary(t, g) + _view(t)

@@ -9,6 +9,7 @@ from ..core.config import DEFAULT_SEED
 from ..core.device import CPU, device
 from ..core.lazily import Lazily, np
 from . import convert
+from .eager import tracers
 from .tensor import Tensor
 
 mersenne: Any = Lazily("flambeau.devices.cpu.mersenne")
@@ -112,6 +113,8 @@ default_generator = Generator()
 
 def twister_of(generator: Generator | None) -> Any:
     """The words to draw from: the given generator's, or the default ones."""
+    if tracers:
+        tracers[-1].draws()
     if generator is None:
         return default_generator.twister
     if not isinstance(generator, Generator):

@@ -14,10 +14,10 @@ from ..core.device import META
 from ..core.lazily import np
 from ..ops.declare import View
 from ..ops.shape import bounds
-from . import inplace
+from . import inplace, masking
 from . import pointwise as pw
 from .access import check_bounds
-from .convert import from_data, from_numpy, raw_array, to_array
+from .convert import from_data, from_numpy, raw_array
 from .eager import changed, check_writable, engine, intercepted, new_table
 from .modes import modes
 from .node import fronts
@@ -110,6 +110,9 @@ def getitem(x: Tensor, index):
         return _run_basic(x, key)
     if isinstance(index, Tensor) and index.sig.rank and x.sig.rank and index.sig.dtype is dt.int64:
         return taken(x, _along_first(x.sig, index), "IndexBackward0")
+    if type(index) is Tensor and (x.node is None or not modes.grad) and (
+            masking.covers(index.sig, x.sig)):
+        return masking.chosen(x, index)
     if isinstance(index, Tensor) and index.sig.dtype is dt.bool_ and index.sig.rank > 1 and (
             index.sig.shape == x.sig.shape and x.sig.contiguous and x.sig.device is not META):
         x, index = engine.reshape(x, (-1,)), engine.reshape(index, (-1,))
@@ -367,6 +370,8 @@ def _mask(view: Tensor, mask: Tensor, d: int) -> list[Tensor]:
     if mask.sig.device is META:
         raise RuntimeError("indexing with a mask on the meta device: the shape depends on its "
                            "values")
+    if mask.sig.rank == 1 and mask.sig.dtype is dt.bool_:
+        return [engine.reshape(masking.places(mask), (-1,))]
     return [from_numpy(places) for places in raw_array(mask).nonzero()]
 
 
@@ -519,14 +524,9 @@ def nonzero(x: Tensor) -> Tensor:
     if x.sig.device is META:
         raise RuntimeError("nonzero: the shape of the result depends on values that a meta tensor "
                            "does not have")
-    array = to_array(x)
-    flat = np.flatnonzero(array if array.dtype == bool else array != 0)
-    found = np.empty((flat.size, array.ndim), np.int64)
-    for d in range(array.ndim - 1, 0, -1):
-        flat, found[:, d] = np.divmod(flat, array.shape[d])
-    if array.ndim:
-        found[:, 0] = flat
-    return from_numpy(found)
+    if x.sig.rank:
+        return masking.places(x if x.sig.dtype is dt.bool_ else engine.without_grad(x.ne, 0))
+    return from_numpy(np.empty((int(bool(engine.item(x))), 0), np.int64))
 
 
 def overwritten(form, x: Tensor, *args) -> Tensor:

@@ -254,6 +254,9 @@ def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
 def set_requires_grad(x: Tensor, wanted: bool) -> None:
     if wanted and x.sig.dtype.kind not in "fc":
         raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+    if wanted and x.mem.version < 0 and not modes.inference:
+        raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode "
+                           "is not allowed. Make a clone to get a normal tensor.")
     if not wanted and x.node is not None and x.node is not LEAF:
         raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want "
                            "to use a computed variable in a subgraph that doesn't require "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ..core import dtype as dt
 from ..core import formats as fm
 from ..core import shape as sh
 from ..core.device import META
+from ..devices.cpu import strips
 from . import pointwise as pw
 from .eager import engine, new_table, same_place
 from .modes import modes
@@ -13,7 +16,8 @@ from .node import edge_of, new_node
 from .tensor import Signature, Tensor, empty, signature
 from .views import Step, released
 
-_plans = new_table()
+#: what was planned: (signatures, dimension, whether it is a fresh one) -> plan
+known = new_table()
 
 
 def tensors_in(name: str, tensors) -> list[Tensor]:
@@ -33,19 +37,20 @@ def joined(name: str, tensors, dim: int, fresh: bool) -> Tensor:
     """Tensors put one after another along a dimension, or along a fresh one."""
     tensors = tensors_in(name, tensors)
     key = (tuple([x.sig for x in tensors]), dim, fresh)
-    plan = _plans.get(key)
+    plan = known.get(key)
     if plan is None:
         if not tensors:
             error = RuntimeError if fresh else ValueError
             raise error(f"{name}(): expected a non-empty list of Tensors")
         same_place(_Named(name), tensors)
-        plan = _plans[key] = _plan(name, key[0], dim, fresh)
-    sig, steps, dim = plan
+        plan = known[key] = _plan(name, key[0], dim, fresh)
+    sig, whole, steps, dim, _ = plan
     out = empty(sig)
     start = out.ptr
-    for x, (run, last, move, *_) in zip(tensors, steps, strict=True):
-        if run is not None:
-            run(start + move, x.ptr, last)
+    if whole is not None:
+        whole[0](start, *[x.ptr for x in tensors], whole[1])
+    for x, (run, last, move) in zip(tensors, steps, strict=False):
+        run(start + move, x.ptr, last)
     if modes.grad and sig.dtype.kind in "fc" and any(x.node is not None for x in tensors):
         parents = tuple(edge_of(x) if x.node is not None else None for x in tensors)
         back = Step("StackBackward0" if fresh else "CatBackward0", JoinBack(key[0], dim, fresh,
@@ -85,7 +90,8 @@ class JoinBack:
 
 
 def _plan(name: str, sigs: tuple[Signature, ...], dim: int, fresh: bool):
-    """(signature of the result, one copy per part, the dimension counted from the front)."""
+    """(signature of the result, one call for all parts or None, else a copy per part, the
+    dimension counted from the front, what to keep)."""
     shapes = [s.shape for s in sigs]
     real = [s for s in sigs if fresh or s.shape != (0,)] or list(sigs)
     first = real[0]
@@ -100,17 +106,54 @@ def _plan(name: str, sigs: tuple[Signature, ...], dim: int, fresh: bool):
         shape = _cat_shape(name, sigs, first, d)
     dtype = _dtype_of(sigs)
     sig = signature(dtype, shape, _strides(real, shape, fresh), first.device)
+    whole = _whole(sigs, sig, d)
+    if whole is not None:
+        return sig, whole[:2], [], d, whole
     steps: list[tuple] = []
-    start = 0
+    start, kept = 0, []
     for s in sigs:
         part, length = _part(sig, s, d, fresh)
         if part is None or s.numel == 0 or sig.device is META:
-            steps.append((None, 0, 0))
+            steps.append((_nothing, 0, 0))
         else:
-            made = pw.plan(engine.identity, (s,), (), part)
-            steps.append((made[2], made[3], start * sig.strides[d] * dtype.itemsize, made))
+            run, last, made = _copy(s, part, sig, d)
+            steps.append((run, last, start * sig.strides[d] * dtype.itemsize))
+            kept.append(made)
         start += length
-    return sig, steps, d
+    return sig, None, steps, d, kept
+
+
+def _nothing(*_) -> None:
+    """Runs where there is nothing to copy."""
+
+
+def _whole(sigs, sig: Signature, d: int):
+    """(code, last argument, what to keep) of one call that joins all parts; None if they differ
+    in how they lie, or are better copied one by one."""
+    if not 1 < len(sigs) <= strips.MOST or sig.device is META or not sig.contiguous or not all(
+            s.contiguous and s.dtype is sig.dtype and s.numel for s in sigs):
+        return None
+    rows, size = prod(sig.shape[:d]), sig.dtype.itemsize
+    sizes = [prod(s.shape[d:]) * size for s in sigs]
+    if sig.nbytes > _SMALL and (rows == 1 or min(sizes) < strips.LEAST):
+        return None
+    joint = strips.Joint(rows, sizes)
+    return strips.joining(len(sigs)), joint.address, joint
+
+
+#: bytes below which one call is best however rows lie
+_SMALL = 1 << 12
+
+
+def _copy(s: Signature, part: Signature, sig: Signature, d: int):
+    """(code, last argument, what to keep) of the copy of one part."""
+    size = s.dtype.itemsize
+    row = prod(s.shape[d:]) * size
+    if row >= strips.LEAST and s.contiguous and sig.contiguous and s.dtype is sig.dtype:
+        layout = strips.Layout(prod(s.shape[:d]), row, prod(sig.shape[d:]) * size, row)
+        return strips.function(), layout.address, layout
+    made = pw.plan(engine.identity, (s,), (), part)
+    return made[2], made[3], made
 
 
 def _cat_shape(name: str, sigs, first, d: int) -> tuple:

@@ -12,14 +12,20 @@ from ..core.kernel import Operand
 STEPS = {1: "1", 0: "0", -1: "-1"}
 
 
+#: elements of a row that is too short for lanes along it, and rows that are enough for lanes across
+SHORT, MANY_ROWS = 31, 32
+
+
 class Walk:
     """Coalesced loops over several operands, and the layout array a kernel reads them from."""
 
-    __slots__ = ("address", "dense", "kept", "reduced", "sizes", "steps", "strides", "words")
+    __slots__ = ("address", "dense", "kept", "lanes", "reduced", "sizes", "steps", "strides",
+                 "words")
 
     def __init__(self, kept, reduced, strides, itemsizes, lanes_reduced: bool):
         self.kept, self.reduced, self.strides = len(kept), len(reduced), strides
         self.sizes = (*kept, *reduced)
+        self.lanes = "reduced" if lanes_reduced else "kept"
         lane = len(self.sizes) - 1 if lanes_reduced else len(kept) - 1
         self.steps = tuple(step_of(s[lane] if s else 0) for s in strides)
         self.dense = not reduced and len(kept) == 1 and {*self.steps} <= {"0", "1"}
@@ -54,10 +60,12 @@ def pointwise_walk(shape, strides, itemsizes) -> Walk:
     return Walk(sizes, (), merged, itemsizes, False)
 
 
-def reduction_walk(shape, dims, strides, itemsizes, ordered: bool = False) -> Walk:
+def reduction_walk(shape, dims, strides, itemsizes, ordered: bool = False,
+                   short: int = 0) -> Walk:
     """Kept loops outside, reduced ones inside; lanes where memory is contiguous.
 
-    `ordered` keeps the reduced dimensions in their own order, for folds that count positions.
+    `ordered` keeps the reduced dimensions in their own order, for folds that count positions. Rows
+    of at most `short` elements, which would leave lanes idle, have lanes across many of them.
     """
     source = strides[-1]
     kept = [d for d in range(len(shape)) if d not in dims]
@@ -75,6 +83,9 @@ def reduction_walk(shape, dims, strides, itemsizes, ordered: bool = False) -> Wa
     at = len(strides) - 1
     along = bool(inner_sizes) and inner_strides[at][-1] == 1
     across = bool(kept_sizes) and kept_strides[at][-1] == 1 and kept_sizes[-1] >= 4
+    if along and len(inner_sizes) == 1 and inner_sizes[0] <= short and kept_sizes and (
+            kept_sizes[-1] >= MANY_ROWS):
+        along, across = False, True
     if not kept_sizes:
         kept_sizes, kept_strides = (1,), [(0,)] * len(strides)
     if not inner_sizes:

@@ -7,17 +7,25 @@ import os
 import sys
 
 
-def subpackages(package: str, folder: str):
-    """(__getattr__, __dir__) of a package that imports what lies in its folder when asked."""
-    names = frozenset(name.removesuffix(".py") for name in os.listdir(folder)
-                      if not name.startswith("__"))
+def subpackages(package: str, folder: str, elsewhere: dict[str, str] | None = None):
+    """(__getattr__, __dir__) of a package that imports what lies in its folder when asked.
+
+    `elsewhere` says which of its public names are made in which of its sub-packages.
+    """
+    homes = elsewhere or {}
+    stems = (name.removesuffix(".py") for name in os.listdir(folder))
+    names = frozenset(stem for stem in stems if not stem.startswith("__") and "." not in stem)
 
     def __getattr__(name: str):
         if name in names:
             return importlib.import_module(f"{package}.{name}")
+        if name in homes:
+            found = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+            setattr(sys.modules[package], name, found)
+            return found
         raise AttributeError(f"module '{package}' has no attribute '{name}'")
 
     def __dir__():
-        return sorted({*vars(sys.modules[package]), *names})
+        return sorted({*vars(sys.modules[package]), *names, *homes})
 
     return __getattr__, __dir__

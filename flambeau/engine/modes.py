@@ -1,7 +1,7 @@
 """What each thread has switched on: recording, inference, autocast, anomaly detection.
 
 Native fronts need to know too, and fast: they are told how many threads do not record, which one
-if it is only one, and how many do something out of the ordinary.
+if it is only one, how many do something out of the ordinary, and which ones infer.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ class Native:
     off_count: Any = _Word()
     off_ident: Any = _Word()
     special: Any = _Word()
+    inferring: Any = [0] * 2  # how many threads infer, and their numbers
 
 
 _off: set[int] = set()
 _odd: set[int] = set()
+#: threads inside inference_mode: memory taken by them is marked with the version INFERENCE
+inferring: set[int] = set()
+INFERENCE = -(1 << 60)
 
 
 class Modes(threading.local):
@@ -50,7 +54,8 @@ class Modes(threading.local):
         else:
             odd = self.inference or self.anomaly or bool(self.pack)
             (_odd.add if odd else _odd.discard)(own["leaving"].thread)
-            Native.special.value = len(_odd)
+            (inferring.add if self.inference else inferring.discard)(own["leaving"].thread)
+            _tell_odd()
 
 
 def _tell_off() -> None:
@@ -59,18 +64,29 @@ def _tell_off() -> None:
         (Native.off_ident.value,) = _off
 
 
+def _tell_odd() -> None:
+    known = [*inferring][:len(Native.inferring) - 1]
+    for i, thread in enumerate([len(known), *known]):
+        Native.inferring[i] = thread
+    Native.special.value = len(_odd)
+
+
+def infers() -> bool:
+    """Whether memory taken now is marked: asked by code that takes it."""
+    return bool(inferring) and threading.get_ident() in inferring
+
+
 class _Leaving:
     """Dies with its thread, whose number the system may then give to another."""
 
     def __init__(self, thread: int):
         self.thread = thread
 
-    def __del__(self, off=_off, odd=_odd, native=Native):
-        off.discard(self.thread)
-        odd.discard(self.thread)
-        native.off_count.value, native.special.value = len(off), len(odd)
-        if len(off) == 1:
-            (native.off_ident.value,) = off
+    def __del__(self):
+        for group in (_off, _odd, inferring):
+            group.discard(self.thread)
+        _tell_off()
+        _tell_odd()
 
 
 modes = Modes()

@@ -50,6 +50,8 @@ class Fronts:
         self.keep.append(values)
         for name, value in values.items():
             self.word(name).value = id(value)
+        count = front_parts.INFERRING
+        self.inferring = (ctypes.c_int64 * count).from_address(self._variable("g_inferring"))
         self.contexts = {form: self._table(f"contexts{form}", form) for form in FORMS}
         self.entries = {form: self._table(f"entries_{form}", form[1])
                         for form in (*(f"m{form}" for form in FORMS), "r2")}
@@ -62,17 +64,12 @@ class Fronts:
         """One of the module's variables."""
         return ctypes.c_int64.from_address(self._variable(f"g_{name}"))
 
-    def _definition(self, address: int, name: str, doc):
-        made = bridge.MethodDef(name.encode(), address, _METH_FASTCALL_KEYWORDS,
-                                doc.encode() if doc else None)
-        self.keep.append(made)
-        return ctypes.addressof(made)
-
     def _function(self, address: int, name: str, doc, context):
-        return _make_function(self._definition(address, name, doc), context, None)
+        definition = bridge.define(name, address, _METH_FASTCALL_KEYWORDS, doc)
+        return _make_function(definition, context, None)
 
     def _method(self, address: int, name: str, doc):
-        return _new_method(Tensor, self._definition(address, name, doc))
+        return _new_method(Tensor, bridge.define(name, address, _METH_FASTCALL_KEYWORDS, doc))
 
     def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: bool = False,
               kin_plans: dict | None = None):

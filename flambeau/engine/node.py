@@ -67,8 +67,9 @@ class Node:
         if name.startswith("_saved_"):
             return self.back.saved(self, name.removeprefix("_saved_"))
         own = getattr(self.back, "ctx", None)  # a custom function's context is its step
-        if own is not None and hasattr(own, name):
-            return getattr(own, name)
+        found = getattr(own, name, Node) if own is not None else Node
+        if found is not Node:  # asked once: reading saved tensors may unpack them
+            return found
         raise AttributeError(f"'{self.name()}' object has no attribute '{name}'")
 
 
@@ -80,6 +81,7 @@ class SeveralResults(Node):
 
 fronts = native.Fronts(Node)
 next_sequence = fronts.next_sequence  # one count for steps recorded natively and in Python
+Native.inferring = fronts.inferring
 Native.off_count, Native.off_ident = fronts.word("off_count"), fronts.word("off_ident")
 Native.special = fronts.word("special")
 
@@ -185,7 +187,14 @@ def edge_of(x: Tensor):
 
 
 def versions_of(kept) -> tuple:
-    return tuple([t.mem.version if isinstance(t, Tensor) else 0 for t in kept])
+    found = tuple([t.mem.version if isinstance(t, Tensor) else 0 for t in kept])
+    if found and min(found) < 0:
+        raise RuntimeError("Inference tensors cannot be saved for backward. Please do not save "
+                           "Tensors computed in inference mode in computation graph. To work "
+                           "around this, you can make a clone to get a normal tensor and use it "
+                           "in autograd, or use `torch.no_grad()` instead of "
+                           "`torch.inference_mode()`.")
+    return found
 
 
 def attach(out: Tensor, back, parents: tuple, kept: tuple, number: int | None = None) -> Node:
@@ -212,17 +221,37 @@ def _stack() -> str:
 
 
 class Packed:
-    """A kept tensor in the form a saved-tensor hook gave it."""
+    """A kept tensor in the form a saved-tensor hook gave it, and its place in the graph."""
 
-    __slots__ = ("packed", "unpack")
+    __slots__ = ("edge", "packed", "unpack")
 
-    def __init__(self, packed, unpack):
-        self.packed, self.unpack = packed, unpack
+    def __init__(self, packed, unpack, edge):
+        self.packed, self.unpack, self.edge = packed, unpack, edge
+
+    def value(self) -> Tensor:
+        """The tensor again; part of the graph as it was, where derivatives go on from it."""
+        found, edge = self.unpack(self.packed), self.edge
+        if edge is None or not modes.grad or found is edge or found.node is edge:
+            return found
+        again = make(found.sig, found.mem, found.ptr)
+        again.node = edge if not isinstance(edge, Tensor) else new_node(
+            _Same(), (edge,), (), (found.sig,))
+        return again
+
+
+class _Same:
+    """Goes back to the leaf that an unpacked tensor stands for."""
+
+    def name(self) -> str:
+        return "AliasBackward0"
+
+    def pull(self, node, g):
+        return [g]
 
 
 def _packed(kept: tuple) -> tuple:
     pack, unpack = modes.pack[-1]
-    return tuple(Packed(pack(t), unpack) if isinstance(t, Tensor) else t for t in kept)
+    return tuple(Packed(pack(t), unpack, edge_of(t)) if isinstance(t, Tensor) else t for t in kept)
 
 
 def kept_values(node: Node) -> tuple:
@@ -237,7 +266,7 @@ def kept_values(node: Node) -> tuple:
             f"after calling backward. (in {node.name()})")
     for t, version in zip(kept, node.versions):
         if type(t) is Packed:
-            return tuple([k.unpack(k.packed) if type(k) is Packed else k for k in kept])
+            return tuple([k.value() if type(k) is Packed else k for k in kept])
         if isinstance(t, Tensor) and t.mem.version != version:
             raise RuntimeError(_changed_message(node, t, version))
     return kept

@@ -16,6 +16,7 @@ from ..core import expr as ex
 from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.kernel import Kernel, Store
+from ..devices.cpu import transpose
 from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..ops.declare import Pointwise
@@ -171,9 +172,14 @@ def plan(op: Pointwise, operands: tuple, attributes: tuple, into: Signature | No
         strides = [out.strides] + [sh.expand_strides(s.shape, s.strides, out.shape) for s in sigs]
         walk = pointwise_walk(out.shape, strides,
                               [out.dtype.itemsize, *(s.dtype.itemsize for s in sigs)])
-        run = _kernel(op, dtype_keys(op, operands), operating, attributes, written, walk.steps,
-                      walk.kept, walk.dense)
-        last = walk.last
+        copies = op.name == "clone" and sigs[0].dtype is out.dtype and walk.steps == ("1", "s")
+        turn = transpose.turn_of(walk.sizes, *walk.strides, out.dtype.itemsize) if copies else None
+        if turn is None:
+            run = _kernel(op, dtype_keys(op, operands), operating, attributes, written, walk.steps,
+                          walk.kept, walk.dense)
+            last = walk.last
+        else:
+            run, last = turn.run, turn.last
     back = way_back(op, operands, attributes, operating, out)
     return finished(out, run, last, back, number_kind(op, operands, None), walk)
 

@@ -1,8 +1,8 @@
 """Plans and fronts of matrix products: matmul and its special ranks, and linear.
 
 A plan is what pointwise plans are (see Plan there), and native fronts run it: the kernel takes the
-address of words that describe the product. Operands that BLAS can read where they lie, transposed
-or not, are not copied.
+address of words that describe the product. Real operands are read where they lie, whatever their
+strides; complex ones are where BLAS can read them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
 from ..devices.cpu import gemm
-from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES
+from ..devices.cpu.matmul import front as real
+from ..devices.cpu.matmul.product import SUMS, Matrix, Product
 from ..ops.declare import Op, engine, registry
 from ..ops.product import product_shape
 from . import affine, native
@@ -24,8 +25,10 @@ from .eager import compile_front, intercepted, new_table, same_place
 from .inplace import write_out
 from .modes import modes
 from .node import edge_of, fronts, kept_values, new_node
-from .storage import grow
-from .tensor import Signature, Tensor, make, signature
+from .tensor import Signature, Tensor, empty, make, signature
+
+#: work up to which a native front runs a product while it holds the GIL: about 0.1 ms
+HELD_WORK = 1 << 18
 
 
 def _nothing(*_) -> None:
@@ -51,7 +54,7 @@ def transposed(sig: Signature) -> Signature:
                      (*strides[:-2], strides[-1], strides[-2]), sig.device, sig.tag)
 
 
-class _Side:
+class Side:
     """One operand as a batch of matrices."""
 
     def __init__(self, sig: Signature, left: bool):
@@ -62,7 +65,7 @@ class _Side:
         self.rows, self.cols = shape[-2:]
         self.strides = strides[-2:]
 
-    def folded(self) -> _Side:
+    def folded(self) -> Side:
         """All but the last dimension as rows, if they lie evenly."""
         if not self.batch:
             return self
@@ -78,7 +81,7 @@ class _Side:
 
 
 def plan(x: Signature, w: Signature, back=None, biased: bool = False) -> tuple:
-    """The plan of x @ w; a slow one where BLAS has no such dtype or cannot read an operand."""
+    """The plan of x @ w; a slow one where there is no code for the dtype or an operand."""
     shape = product_shape(x, w)
     where = META if META in (x.device, w.device) else CPU
     out = signature(x.dtype, shape, None, where)
@@ -86,15 +89,25 @@ def plan(x: Signature, w: Signature, back=None, biased: bool = False) -> tuple:
         return _plan(out, _nothing, back)
     if x.shape[-1] == 0:
         return _plan(out, lambda to, *_: ctypes.memset(to, 0, out.nbytes), back)
-    if x.dtype.name not in gemm.LETTERS:
-        return _slow(back)
-    a, b = _Side(x, True), _Side(w, False)
+    a, b = Side(x, True), Side(w, False)
     if not b.batch:
         a = a.folded()
-    words = _words(a, b, x.dtype)
+    if x.dtype.name in SUMS:
+        return _plan(out, real.product_function(x.dtype.name, biased), back,
+                     real_words(a, b, x.dtype, (0, 1) if biased else None))
+    words = _complex_words(a, b, x.dtype) if x.dtype.name in gemm.LETTERS else None
     if words is None:
         return _slow(back)
     return _plan(out, gemm.product_function(x.dtype.name, biased), back, words)
+
+
+def real_words(a: Side, b: Side, dtype: dt.dtype, added=None, addend=(), alpha=1.0,
+                beta=1.0) -> Product:
+    """The words of a product, with D of strides `added` and steps `addend` along the batch."""
+    m, k, n = a.rows, a.cols, b.cols
+    offsets = _offsets(a, b, m * n, dtype.itemsize, addend)
+    return Product(dtype.name, m, n, k, Matrix(*a.strides), Matrix(*b.strides), n, offsets, added,
+                   alpha, beta)
 
 
 def _slow(back) -> tuple:
@@ -105,23 +118,19 @@ def _slow(back) -> tuple:
 def _plan(out: Signature, run, back, words=None) -> tuple:
     """A plan with what a native front reads of it; long products are left to the Python front."""
     packed = free = None
-    if words is not None and words.work <= GIL_THRESHOLD:
+    if words is not None and words.work <= HELD_WORK:
         packed, free = native.pack(ADDRESSES[run], words.address, 0), out.pop.__self__
         native.set_keep(packed, (0, 2, 1, 3))  # x is kept if w wants a gradient, and w if x does
     last = 0 if words is None else words.address
     return out, out.pop, run, last, back, packed, free, (out,), words
 
 
-def _words(a: _Side, b: _Side, dtype: dt.dtype) -> gemm.Product | None:
+def _complex_words(a: Side, b: Side, dtype: dt.dtype) -> gemm.Product | None:
     m, k, n = a.rows, a.cols, b.cols
     one, other = _orientation(m, k, a.strides), _orientation(k, n, b.strides)
-    small = m * n * k <= gemm.SMALL_WORK and n > 1 and b.strides[1] == 1 and dtype.kind == "f"
-    if one is None and other is None and not small:
+    if one is None and other is None:
         return None
-    offsets = _offsets(a, b, m * n, dtype.itemsize)
-    if small:
-        across, along = a.strides
-        return gemm.Product(gemm.SMALL, across, along, m, n, k, 0, b.strides[0], n, 0, 0, offsets)
+    offsets = [row[:3] for row in _offsets(a, b, m * n, dtype.itemsize)]
     if n == 1 and one is not None and b.strides[0] > 0:
         flag, ld = one
         rows, cols = (m, k) if flag == gemm.PLAIN else (k, m)
@@ -137,14 +146,18 @@ def _words(a: _Side, b: _Side, dtype: dt.dtype) -> gemm.Product | None:
                         offsets)
 
 
-def _offsets(a: _Side, b: _Side, size: int, itemsize: int) -> list:
-    """Byte offsets of both operands and the result, one row for each matrix of the batch."""
+def _offsets(a: Side, b: Side, size: int, itemsize: int, addend=()) -> list:
+    """Byte offsets of both operands, the result and an addend with steps along the batch.
+
+    One row for each matrix of the batch.
+    """
     if not a.batch and not b.batch:
-        return [(0, 0, 0)]
+        return [(0, 0, 0, 0)]
     batch = sh.broadcast("matmul", a.batch, b.batch)
-    rows = np.zeros((prod(batch), 3), np.int64)
-    for column, side in enumerate((a, b)):
-        steps = sh.expand_strides(side.batch, side.steps, batch)
+    rows = np.zeros((prod(batch), 4), np.int64)
+    columns = [(0, sh.expand_strides(a.batch, a.steps, batch)),
+               (1, sh.expand_strides(b.batch, b.steps, batch)), (3, addend)]
+    for column, steps in columns:
         total = np.zeros(batch, np.int64)
         for d, step in enumerate(steps):
             total += (np.arange(batch[d]) * step).reshape((-1,) + (1,) * (len(batch) - d - 1))
@@ -155,19 +168,16 @@ def _offsets(a: _Side, b: _Side, size: int, itemsize: int) -> list:
 
 def _readable(x: Tensor, left: bool) -> Tensor:
     """An operand, copied if BLAS cannot read it where it lies."""
-    side = _Side(x.sig, left)
+    side = Side(x.sig, left)
     known = _orientation(side.rows, side.cols, side.strides) is not None
     return x if known else engine.contiguous(x)
 
 
 def slow_product(x: Tensor, w: Tensor) -> Tensor:
-    """A product BLAS does not have: odd strides, integers, half precision."""
+    """A product that has no code: of integers, or of complex numbers with odd strides."""
     dtype = x.sig.dtype
     if dtype.name in gemm.LETTERS:
         return bare(_readable(x, True), _readable(w, False))
-    if dtype.kind == "f":
-        wide = bare(engine.cast(x, dt.float32), engine.cast(w, dt.float32))
-        return engine.cast(wide, dtype)
     if dtype.kind == "b":
         raise RuntimeError('matmul: "addmm_impl_cpu_" not implemented for \'Bool\'; convert to an '
                            "integer or floating point dtype first")
@@ -177,15 +187,12 @@ def slow_product(x: Tensor, w: Tensor) -> Tensor:
 
 def execute(found: tuple, x: Tensor, w: Tensor, *bias: int) -> Tensor:
     """Run a plan, unrecorded."""
-    sig, pop, run, last = found[:4]
+    sig, _, run, last = found[:4]
     if sig is None:
         return engine.without_grad(slow_product, x, w)
-    try:
-        mem = pop()
-    except IndexError:
-        mem = grow(sig.nbytes)
-    run(mem.address, x.ptr, w.ptr, *bias, last)
-    return make(sig, mem)
+    out = empty(sig)
+    run(out.ptr, x.ptr, w.ptr, *bias, last)
+    return out
 
 
 def _turned_front(name: str, first: bool, second: bool):
@@ -454,4 +461,4 @@ def _plain_linear(x: Tensor, w: Tensor, *bias: Tensor) -> Tensor:
 FRONTS = {"matmul": _front, "mm": _front, "bmm": _front, "mv": _front, "dot": _front,
           "linear": _linear_front}
 
-__all__ = ["FRONTS", "bare", "matmul", "plan"]
+__all__ = ["FRONTS", "Side", "bare", "matmul", "plan", "real_words"]

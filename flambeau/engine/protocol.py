@@ -14,7 +14,7 @@ from ..core.device import META
 from ..core.lazily import np
 from . import backward as bw
 from . import convert, inplace
-from .eager import engine
+from .eager import engine, tracers
 from .modes import modes
 from .node import Edge, Handle
 from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
@@ -71,6 +71,13 @@ def _set_data(x: Tensor, value: Tensor) -> None:
     keep_room(x, value)
 
 
+def version_of(x: Tensor) -> int:
+    """How often the bytes under a tensor were changed."""
+    if x.mem.version < 0:
+        raise RuntimeError("Inference tensors do not track version counter.")
+    return x.mem.version
+
+
 PROPERTIES: dict[str, tuple[Any, Any]] = {
     "shape":         (attrgetter("sig.shape"), None),
     "dtype":         (attrgetter("sig.dtype"), None),
@@ -84,7 +91,7 @@ PROPERTIES: dict[str, tuple[Any, Any]] = {
     "is_leaf":       (lambda x: x.node is None or x.node is LEAF, None),
     "data":          (_data, _set_data),
     "_base":         (base_of, None),
-    "_version":      (lambda x: x.mem.version, None),
+    "_version":      (version_of, None),
     "retains_grad":  (lambda x: x.__dict__.get("_retains", False), None),
     "output_nr":     (lambda x: x.node.number if type(x.node) is Edge else 0, None),
     "is_cpu":        (lambda x: x.sig.device.type == "cpu", None),
@@ -127,8 +134,26 @@ def _dim(x: Tensor, dim: int) -> int:
     return sh.wrap_dim(dim, x.sig.rank)
 
 
+class _Backward:
+    """Going back, as traces see it: a call like that of an op."""
+
+    name = "backward"
+
+    @staticmethod
+    def run(x: Tensor, gradient, retain: bool) -> None:
+        if not bw.go_back(x, gradient, retain):
+            bw.backward(x, None if gradient is None else [gradient], retain)
+
+
+BACKWARD = _Backward()
+
+
 def backward(x: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None):
     """Accumulate the gradient of this tensor into the leaves it was computed from."""
+    if tracers and x.sig.tag is not None and inputs is None and not create_graph and (
+            tracers[-1].traces()):
+        tracers[-1].backward(BACKWARD, x, gradient, bool(retain_graph))
+        return
     if inputs is None and not create_graph and bw.go_back(x, gradient, bool(retain_graph)):
         return
     bw.backward(x, None if gradient is None else [gradient], retain_graph, create_graph, inputs)
@@ -300,7 +325,7 @@ METHODS = {
     "is_floating_point": lambda x: x.sig.dtype.kind == "f",
     "is_complex": lambda x: x.sig.dtype.kind == "c",
     "is_signed": lambda x: x.sig.dtype.is_signed,
-    "is_inference": lambda x: bool(x.__dict__.get("_inference")),
+    "is_inference": lambda x: x.mem.version < 0,
     "is_conj": lambda x: False, "is_neg": lambda x: False,
     "resolve_conj": lambda x: x, "resolve_neg": lambda x: x,
     "is_pinned": lambda x, device=None: False,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
+import functools
 import math
 from typing import Any
 
+from ..core import device as places
 from ..core import dtype as dt
 from ..core.device import CPU, META, resolve
 from ..core.lazily import Lazily, np
 from . import convert, create, inplace
-from .eager import changed, check_writable, engine
-from .generator import twister_of
+from .eager import changed, check_writable, engine, tracers
+from .generator import default_generator, twister_of
 from .modes import modes
 from .node import edge_of, new_node
-from .tensor import Tensor, empty, make, signature
+from .tensor import Tensor, empty, forget_plans, make, signature
 
 streams: Any = Lazily("flambeau.devices.cpu.random")
 
@@ -37,25 +39,20 @@ class Erased:
                 for parent, sig in zip(node.parents, self.sigs, strict=True)]
 
 
-def write(x: Tensor, values: np.ndarray) -> None:
-    """Numbers in the order torch visits memory, into a tensor."""
-    if x.sig.dtype is dt.bfloat16:
-        values = (np.ascontiguousarray(values, np.float32).view(np.uint32) >> np.uint32(16)).astype(
-            np.uint16)
-    if x.sig.contiguous and values.dtype == x.sig.dtype.numpy and values.flags.c_contiguous:
-        ctypes.memmove(x.ptr, values.__array_interface__["data"][0], x.sig.nbytes)
-        return
-    target = convert.raw_array(x)
-    if not x.sig.contiguous:
-        target = target.transpose(streams.fill_order(x.sig.shape, x.sig.strides))
-    target[...] = values.reshape(target.shape)
-
-
 def fill_with(x: Tensor, name: str, draw) -> Tensor:
-    """Overwrite x with draw(n, dtype name); unrecorded."""
-    if x.sig.device is not META and x.sig.numel:
-        parts = as_real(x) if x.sig.dtype.kind == "c" else x
-        write(parts, draw(parts.sig.numel, parts.sig.dtype.name))
+    """Overwrite x with draw(n, dtype name, address); unrecorded."""
+    if x.sig.device is META or not x.sig.numel:
+        return x
+    parts = as_real(x) if x.sig.dtype.kind == "c" else x
+    sig = parts.sig
+    if sig.contiguous:
+        draw(sig.numel, sig.dtype.name, parts.ptr)
+        return x
+    drawn = empty(signature(sig.dtype, (sig.numel,)))
+    draw(sig.numel, sig.dtype.name, drawn.ptr)
+    # torch walks memory, not indices.
+    target = convert.raw_array(parts).transpose(streams.fill_order(sig.shape, sig.strides))
+    target[...] = convert.raw_array(drawn).reshape(target.shape)
     return x
 
 
@@ -78,6 +75,33 @@ def overwrite(x: Tensor, name: str, draw) -> Tensor:
     return x
 
 
+class _PlainFills(dict):
+    """(name, signature) -> machine code for tensors of floats in a row, or None."""
+
+    def __missing__(self, key):
+        name, sig = key
+        usual = (sig.dtype.kind == "f" and sig.numel and sig.device is CPU and sig.contiguous
+                 and sig.tag is None)
+        self[key] = streams.fill(name, sig.dtype.name) if usual else None
+        return self[key]
+
+
+_plain_fills = _PlainFills()
+forget_plans.append(_plain_fills.clear)
+
+
+def _at_once(x: Tensor, name: str, generator, *numbers: float) -> bool:
+    """Whether a tensor of floats outside of any graph was filled, its arguments being checked."""
+    if type(x) is not Tensor or x.node is not None or getattr(x, "base", None) is not None:
+        return False
+    run = _plain_fills[name, x.sig]
+    if run is None or x.__dict__.get("_inference"):
+        return False
+    run(state_of(generator), x.ptr, *numbers, x.sig.numel)
+    changed(x)
+    return True
+
+
 def _need(name: str, x: Tensor, kinds: str) -> None:
     if x.sig.dtype.kind not in kinds:
         raise NotImplementedError(f'"{name}" not implemented for \'{x.sig.dtype}\'')
@@ -87,6 +111,9 @@ def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
     """Fill with uniform numbers of [from, to)."""
     low, high = named.pop("from", from_), to
     _no_more("uniform_", named)
+    # Every floating dtype holds such bounds.
+    if -1e4 <= low <= high <= 1e4 and _at_once(self, "uniform", generator, float(low), float(high)):
+        return self
     _need("check_uniform_bounds", self, "fc")
     limit = dt.finfo(self.sig.dtype).max
     for role, bound in (("from", low), ("to", high)):
@@ -96,7 +123,7 @@ def uniform_(self, from_=0.0, to=1.0, *, generator=None, **named):
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > "
                            f"to={high}")
     rng = twister_of(generator)
-    return overwrite(self, "uniform_", lambda n, d: streams.uniform(rng, n, d, low, high))
+    return overwrite(self, "uniform_", lambda n, d, at: streams.uniform(rng, n, d, low, high, at))
 
 
 def _no_more(name: str, named: dict) -> None:
@@ -104,23 +131,31 @@ def _no_more(name: str, named: dict) -> None:
         raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
 
 
+_REALS = (float, int)
+
+
 def normal_(self, mean=0.0, std=1.0, *, generator=None):
     """Fill with normal numbers."""
+    if type(mean) in _REALS and type(std) in _REALS and std >= 0 and _at_once(
+            self, "normal" if self.sig.numel >= 16 else "normals", generator, float(mean),
+            float(std)):
+        return self
     _need("normal_kernel_cpu", self, "fc")
     if not std >= 0:
         raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
     rng = twister_of(generator)
-    return overwrite(self, "normal_", lambda n, d: _normals(self, rng, n, d, mean, std))
+    return overwrite(self, "normal_", lambda n, d, at: _normals(self, rng, n, d, mean, std, at))
 
 
-def _normals(x: Tensor, rng, n, d, mean, std):
+def _normals(x: Tensor, rng, n, d, mean, std, at) -> None:
     dense = x.sig.contiguous
-    if x.sig.dtype.kind == "c":
-        # The variance is shared by the parts; the mean belongs to the real one.
-        values = streams.normal(rng, n, d, 0.0, std / math.sqrt(2), contiguous=dense)
-        values = values.reshape(-1, 2) + np.array([mean.real, mean.imag], values.dtype)
-        return values.reshape(-1)
-    return streams.normal(rng, n, d, mean, std, contiguous=dense)
+    if x.sig.dtype.kind != "c":
+        streams.normal(rng, n, d, mean, std, dense, at)
+        return
+    # The variance is shared by the parts; the mean belongs to the real one.
+    values = streams.normal(rng, n, d, 0.0, std / math.sqrt(2), dense)
+    values = values.reshape(-1, 2) + np.array([mean.real, mean.imag], values.dtype)
+    streams.placed(values.reshape(-1), d, at)
 
 
 def random_(self, *args, generator=None, **named):
@@ -132,10 +167,10 @@ def random_(self, *args, generator=None, **named):
     _need("random_", self, "biuf")
     rng = twister_of(generator)
     if low is None and high is None:
-        return overwrite(self, "random_", lambda n, d: streams.random(rng, n, d))
+        return overwrite(self, "random_", lambda n, d, at: streams.random(rng, n, d, at))
     low = 0 if low is None else low
     _check_bounds("random_", low, high, self.sig.dtype)
-    return overwrite(self, "random_", lambda n, d: streams.integers(rng, n, d, low, high))
+    return overwrite(self, "random_", lambda n, d, at: streams.integers(rng, n, d, low, high, at))
 
 
 def _check_bounds(name: str, low, high, dtype: dt.dtype) -> None:
@@ -153,40 +188,44 @@ def exponential_(self, lambd=1, *, generator=None):
     """Fill with exponential numbers of this rate."""
     _need("exponential_kernel", self, "f")
     rng = twister_of(generator)
-    return overwrite(self, "exponential_", lambda n, d: streams.exponential(rng, n, d, lambd))
+    return overwrite(self, "exponential_",
+                     lambda n, d, at: streams.exponential(rng, n, d, lambd, at))
 
 
 def geometric_(self, p, *, generator=None):
     """Fill with the number of trials it takes to succeed once."""
     _need("geometric_cpu", self, "iuf")
     rng = twister_of(generator)
-    return overwrite(self, "geometric_", lambda n, d: streams.geometric(rng, n, d, p))
+    return overwrite(self, "geometric_", lambda n, d, at: streams.geometric(rng, n, d, p, at))
 
 
 def cauchy_(self, median=0, sigma=1, *, generator=None):
     """Fill with Cauchy numbers."""
     _need("cauchy_cpu", self, "f")
     rng = twister_of(generator)
-    return overwrite(self, "cauchy_", lambda n, d: streams.cauchy(rng, n, d, median, sigma))
+    return overwrite(self, "cauchy_", lambda n, d, at: streams.cauchy(rng, n, d, median, sigma, at))
 
 
 def log_normal_(self, mean=1, std=2, *, generator=None):
     """Fill with exp of normal numbers."""
     _need("log_normal_cpu", self, "f")
     rng = twister_of(generator)
-    return overwrite(self, "log_normal_", lambda n, d: streams.log_normal(rng, n, d, mean, std))
+    return overwrite(self, "log_normal_",
+                     lambda n, d, at: streams.log_normal(rng, n, d, mean, std, at))
 
 
 def bernoulli_(self, p=0.5, *, generator=None):
     """Fill with 1 with probability p, a number or a tensor, else 0."""
+    if type(p) is float and 0 <= p <= 1 and _at_once(self, "bernoulli", generator, p):
+        return self
     rng = twister_of(generator)
     if isinstance(p, Tensor):
         chances = np.broadcast_to(engine.to_array(p.detach()), self.sig.shape)
-        return overwrite(self, "bernoulli_", lambda n, d: streams.bernoulli_each(
-            rng, _in_fill_order(self, chances), d))
+        return overwrite(self, "bernoulli_", lambda n, d, at: streams.bernoulli_each(
+            rng, _in_fill_order(self, chances), d, at))
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    return overwrite(self, "bernoulli_", lambda n, d: streams.bernoulli(rng, n, d, p))
+    return overwrite(self, "bernoulli_", lambda n, d, at: streams.bernoulli(rng, n, d, p, at))
 
 
 def _in_fill_order(x: Tensor, array: np.ndarray) -> np.ndarray:
@@ -224,36 +263,69 @@ def float_dtype(name: str, dtype, out) -> dt.dtype:
     return found
 
 
+class _Runs(dict):
+    """Signature -> the machine code that fills a new tensor with floats, or None."""
+
+    def __init__(self, choose):
+        self.choose = choose
+        forget_plans.append(self.clear)
+
+    def __missing__(self, sig):
+        usual = sig is not None and sig.dtype.kind == "f" and sig.numel and sig.device is CPU
+        self[sig] = streams.fill(self.choose(sig.numel), sig.dtype.name) if usual else None
+        return self[sig]
+
+
+_uniform = _Runs(lambda n: "uniform")
+_normal = _Runs(lambda n: "normals" if n < 16 else "normal")
+
+
+def state_of(generator) -> int:
+    """Where the words are that a generator, or the default one, draws from."""
+    if tracers:
+        tracers[-1].draws()
+    if generator is None and default_generator._twister is not None:
+        return default_generator._twister.state
+    return twister_of(generator).state
+
+
 def rand(*size, generator=None, out=None, dtype=None, layout=None, device=None, pin_memory=False,
          requires_grad=False, **named):
     """Uniform numbers of [0, 1)."""
+    if tracers:
+        found = create.in_trace("rand", rand, size, {
+            "generator": generator, "out": out, "dtype": dtype, "device": device,
+            "requires_grad": requires_grad, **named})
+        if found is not None:
+            return found[0]
     if out is None and not (named or layout or pin_memory or requires_grad):
         sig = create.met_before(size, dtype, device)
-        if sig is not None and sig.dtype.kind == "f" and sig.numel:
+        run = _uniform[sig]
+        if run is not None:
             x = empty(sig)
-            write(x, _unit(twister_of(generator), sig.numel, sig.dtype.name))
+            run(state_of(generator), x.ptr, 0.0, 1.0, sig.numel)
             return x
     shape = create.sizes("rand", create._given_size("rand", size, named))
     kind, rng = float_dtype("rand", dtype, out), twister_of(generator)
-    return new_random("rand", shape, lambda n, d: _unit(rng, n, d), out, kind, layout, device,
-                      pin_memory, requires_grad)
-
-
-def _unit(rng, n: int, d: str):
-    """Uniform numbers of [0, 1)."""
-    if n <= streams.CHUNK and d in ("float32", "float64"):
-        return streams.unit(rng, n, streams.work_kind(d))
-    return streams.uniform(rng, n, d)
+    return new_random("rand", shape, lambda n, d, at: streams.uniform(rng, n, d, at=at), out, kind,
+                      layout, device, pin_memory, requires_grad)
 
 
 def randn(*size, generator=None, out=None, dtype=None, layout=None, device=None, pin_memory=False,
           requires_grad=False, **named):
     """Standard normal numbers."""
+    if tracers:
+        found = create.in_trace("randn", randn, size, {
+            "generator": generator, "out": out, "dtype": dtype, "device": device,
+            "requires_grad": requires_grad, **named})
+        if found is not None:
+            return found[0]
     if out is None and not (named or layout or pin_memory or requires_grad):
         sig = create.met_before(size, dtype, device)
-        if sig is not None and sig.dtype.kind == "f" and sig.numel:
+        run = _normal[sig]
+        if run is not None:
             x = empty(sig)
-            write(x, streams.normal(twister_of(generator), sig.numel, sig.dtype.name))
+            run(state_of(generator), x.ptr, 0.0, 1.0, sig.numel)
             return x
     shape = create.sizes("randn", create._given_size("randn", size, named))
     kind, rng = float_dtype("randn", dtype, out), twister_of(generator)
@@ -264,17 +336,52 @@ def randn(*size, generator=None, out=None, dtype=None, layout=None, device=None,
 def _standard(kind: dt.dtype, rng, dense: bool = True):
     """Standard normal numbers of a dtype; complex ones have variance 1 in all."""
     std = 1.0 if kind.kind == "f" else math.sqrt(0.5)
-    return lambda n, d: streams.normal(rng, n, d, 0.0, std, contiguous=dense)
+    return lambda n, d, at: streams.normal(rng, n, d, 0.0, std, dense, at)
 
 
 def randint(*args, generator=None, out=None, dtype=None, layout=None, device=None,
             pin_memory=False, requires_grad=False, **named):
     """Integers of [low, high), low being 0 unless given: randint([low,] high, size)."""
+    if tracers:
+        found = create.in_trace("randint", randint, args, {
+            "generator": generator, "out": out, "dtype": dtype, "device": device,
+            "requires_grad": requires_grad, **named})
+        if found is not None:
+            return found[0]
+    plain = out is None and not (named or layout or pin_memory or requires_grad)
+    if plain and not modes.inference and _whole(args):
+        plan = _integers.get((args, dtype))
+        if plan is not None and device is None and places._Default.value is CPU:
+            sig, run, width, low = plan
+            x = empty(sig)
+            run(state_of(generator), x.ptr, width, low, sig.numel)
+            return x
     low, high, shape = _integer_arguments("randint", args, named)
     kind, rng = create.out_dtype("randint", dtype, out, dt.int64), twister_of(generator)
     _check_range("randint", low, high, kind)
-    return new_random("randint", shape, lambda n, d: streams.integers(rng, n, d, low, high), out,
-                      kind, layout, device, pin_memory, requires_grad)
+    if plain and kind.kind == "i" and high - low < 2**28 and 0 not in shape and len(args) > 1:
+        if len(_integers) > 1000:
+            _integers.clear()
+        with contextlib.suppress(TypeError):  # a list of sizes cannot be looked up
+            _integers[args, dtype] = (signature(kind, shape),
+                                      streams.fill("integers", kind.name), high - low, low)
+    return new_random("randint", shape,
+                      lambda n, d, at: streams.integers(rng, n, d, low, high, at), out, kind,
+                      layout, device, pin_memory, requires_grad)
+
+
+_integers: dict = {}  # (arguments, dtype) of randint -> signature, machine code, width, low
+forget_plans.append(_integers.clear)
+
+
+def _whole(args: tuple) -> bool:
+    """Whether arguments are integers and a tuple of integers: 2.0 would be found where 2 is."""
+    if not args or type(args[-1]) is not tuple:
+        return False
+    for a in (*args[:-1], *args[-1]):  # noqa: SIM110  (a generator costs as much as the rest)
+        if type(a) is not int:
+            return False
+    return True
 
 
 def _check_range(name: str, low: int, high: int, kind: dt.dtype) -> None:
@@ -321,9 +428,20 @@ def _integer(name: str, value) -> int:
     return int(value)
 
 
+@functools.cache
+def _shuffle():
+    return streams.code("twister_shuffle")
+
+
 def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=None,
              pin_memory=False, requires_grad=False):
     """The integers from 0 to n - 1 in random order."""
+    plain = type(n) is int and out is None and dtype is None and not (
+        layout or pin_memory or requires_grad or modes.inference)
+    if plain and 0 < n < 1 << 20 and device is None and places._Default.value is CPU:
+        x = empty(signature(dt.int64, (n,)))
+        _shuffle()(state_of(generator), x.ptr, n)
+        return x
     n = create.number(n)
     if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
         raise TypeError(f"randperm(): argument 'n' (position 1) must be int, not "
@@ -337,8 +455,9 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
     if n > limit:
         raise RuntimeError(f"n is too large for result tensor type: '{kind}'")
     rng = twister_of(generator)
-    return new_random("randperm", (int(n),), lambda n, d: streams.permutation(rng, n, d), out,
-                      kind, layout, device, pin_memory, requires_grad)
+    return new_random("randperm", (int(n),),
+                      lambda n, d, at: streams.permutation(rng, n, d, at=at), out, kind, layout,
+                      device, pin_memory, requires_grad)
 
 
 # -- like another tensor -------------------------------------------------------------------------
@@ -347,6 +466,12 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
 def _random_like(name: str, kinds: str, drawing):
     def create_like(input, *, generator=None, dtype=None, layout=None, device=None,
                     pin_memory=False, requires_grad=False, memory_format=None):
+        if tracers and isinstance(input, Tensor):
+            found = create.in_trace(name, create_like, (input,), {
+                "generator": generator, "dtype": dtype, "device": device,
+                "requires_grad": requires_grad, "memory_format": memory_format})
+            if found is not None:
+                return found[0]
         sig = create.like_signature(name, input, dtype, device, memory_format)
         if sig.dtype.kind not in kinds:
             raise NotImplementedError(f'"{name}" not implemented for \'{sig.dtype}\'')
@@ -360,7 +485,7 @@ def _random_like(name: str, kinds: str, drawing):
 
 
 rand_like = _random_like("rand_like", "fc",
-                         lambda sig, rng: lambda n, d: _unit(rng, n, d))
+                         lambda sig, rng: lambda n, d, at: streams.uniform(rng, n, d, at=at))
 randn_like = _random_like("randn_like", "fc",
                           lambda sig, rng: _standard(sig.dtype, rng, sig.contiguous))
 
@@ -373,30 +498,11 @@ def randint_like(input, *args, generator=None, dtype=None, layout=None, device=N
     _check_range("randint_like", low, high, sig.dtype)
     rng = twister_of(generator)
     return new_random("randint_like", sig.shape,
-                      lambda n, d: streams.integers(rng, n, d, low, high), None, sig.dtype, layout,
-                      sig.device, pin_memory, requires_grad, sig.strides)
+                      lambda n, d, at: streams.integers(rng, n, d, low, high, at), None, sig.dtype,
+                      layout, sig.device, pin_memory, requires_grad, sig.strides)
 
 
-# -- for layers ----------------------------------------------------------------------------------
-
-
-def keep_mask(shape, keep: float, dtype: dt.dtype, generator=None) -> Tensor:
-    """1 with probability `keep`, else 0: the mask that dropout draws."""
-    rng = twister_of(generator)
-    x = empty(signature(dtype, tuple(shape)))
-    return fill_with(x, "dropout", lambda n, d: streams.bernoulli(rng, n, d, keep))
-
-
-def rrelu_noise(x: Tensor, lower: float, upper: float, generator=None) -> Tensor:
-    """The slopes that rrelu draws while training: random where x is not positive, elsewhere 1."""
-    array = engine.to_array(x.detach())
-    _, noise = streams.rrelu(twister_of(generator), array, lower, upper, x.sig.dtype.name)
-    return convert.copied(noise, x.sig.dtype)
-
-
-engine.keep_mask = keep_mask
 engine.randn = randn
-engine.rrelu_noise = rrelu_noise
 
 
 def install() -> None:

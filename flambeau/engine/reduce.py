@@ -7,21 +7,25 @@ import struct
 from array import array
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 from ..core import dtype as dt
 from ..core import expr as ex
 from ..core import shape as sh
 from ..core.device import META
 from ..core.kernel import Fold, Kernel, Operand, Store
+from ..core.lazily import Lazily
 from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..ops.declare import Reduction
 from .eager import engine, intercepted, new_table
 from .formula import back_of, numbered_back, record
-from .layout import operands_of, reduction_walk
+from .layout import SHORT, operands_of, reduction_walk
 from .modes import modes
 from .node import fronts
 from .tensor import Signature, Tensor, empty, signature
+
+scans: Any = Lazily("flambeau.devices.cpu.scans")
 
 
 def reduction_front(op: Reduction):
@@ -227,7 +231,8 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     spread = [tuple(0 if d in dims else s for d, s in enumerate(sh.contiguous_strides(full)))
               for _ in sigs]
     walk = reduction_walk(x.shape, dims, [*spread, x.strides],
-                          [*(s.dtype.itemsize for s in sigs), x.dtype.itemsize], op.indexed)
+                          [*(s.dtype.itemsize for s in sigs), x.dtype.itemsize], op.indexed,
+                          SHORT)
     if op.indexed and walk.reduced != 1:
         return None
     count = prod(x.shape[d] for d in dims)
@@ -235,7 +240,7 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     if op.wide and count >= MANY:
         compute = _WIDER.get(compute, compute)
     run, counts = _code(op, x.dtype, compute, tuple(s.dtype for s in sigs), walk.steps, walk.kept,
-                        walk.reduced, lanes_of(walk), op.indexed and count < 2**31, walk.whole)
+                        walk.reduced, walk.lanes, op.indexed and count < 2**31, walk.whole)
     last = count if walk.whole else walk.last
     return sigs, run, last, (float(count),) if counts else (), walk
 
@@ -262,23 +267,32 @@ def _running_plan(op: Reduction, x: Signature, dim, dims, operating: dt.dtype, w
         return sigs, None, 0, (), None
     walk = reduction_walk(x.shape, dims, [*(s.strides for s in sigs), x.strides],
                           [*(s.dtype.itemsize for s in sigs), x.dtype.itemsize], True)
+    found = _rows_of_scan(op, x, dims, sigs)
+    if found is not None:
+        return sigs, *found, (), walk
     compute = _WIDER.get(operating.compute, operating.compute) if op.wide else operating.compute
     ((_, fold),), _, params, _ = _stages(op, x.dtype, compute, walk.kept, False)
     states = [ex.make("state", (), k, s.dtype) for k, s in enumerate(fold.start)]
     stores = tuple(Store(k, ex.cast(state, s.dtype.compute))
                    for k, (state, s) in enumerate(zip(states, sigs, strict=True)))
     kernel = Kernel(operands_of(walk, [*(s.dtype for s in sigs), x.dtype], len(sigs)), params,
-                    walk.kept, walk.reduced, "kept" if lanes_of(walk) == "kept" else "none",
+                    walk.kept, walk.reduced, "kept" if walk.lanes == "kept" else "none",
                     (("fold", Fold(fold.start, fold.step, fold.merge, stores)),))
     return sigs, compile_kernel(kernel), walk.last, (), walk
 
 
-def lanes_of(walk) -> str:
-    """Along the innermost reduced loop if its memory is contiguous, else across the kept one."""
-    source = walk.strides[-1]
-    if source[-1] == 1 or source[walk.kept - 1] != 1 or walk.sizes[walk.kept - 1] < 4:
-        return "reduced"
-    return "kept"
+def _rows_of_scan(op: Reduction, x: Signature, dims, sigs):
+    """(machine code, last argument) of what has a routine for contiguous rows, or None."""
+    sums, extremes = op.name in ("cumsum", "cumprod"), op.name in ("cummax", "cummin")
+    if not (sums or extremes) or not x.contiguous or dims != (x.rank - 1,) or (
+            x.tag is not None):
+        return None
+    n = x.shape[-1]
+    if n >= 2**31 or x.numel // n >= 2**31:
+        return None
+    run = (scans.running(op.name, x.dtype.name, sigs[0].dtype.name) if sums else
+           scans.running_extremes(op.name, x.dtype.name))
+    return None if run is None else (run, (x.numel // n << 32) + n)
 
 
 def _refuse_empty(op: Reduction, x: Signature, dim):

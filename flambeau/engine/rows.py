@@ -15,10 +15,10 @@ from ..core.rows import kept as kept_once
 from ..devices.cpu.compile import compile_kernel
 from .eager import engine, new_table
 from .formula import FormulaBack
-from .layout import reduction_walk
+from .layout import SHORT, reduction_walk
 from .modes import modes
 from .node import attach, kept_values
-from .reduce import MANY, lanes_of
+from .reduce import MANY
 from .tensor import LEAF, Signature, Tensor, empty, make, signature
 
 _plans = new_table()
@@ -106,14 +106,15 @@ def _plan(program: Program, sigs, dims, numbers: dict):
                if s is not None]
     operands = [*zip(outs, (r.kind for r in found), strict=True), *present[1:], present[0]]
     strides = [_spread(program, s, kind, shape, kept, dims) for s, kind in operands]
-    walk = reduction_walk(shape, dims, strides, [s.dtype.itemsize for s, _ in operands])
+    walk = reduction_walk(shape, dims, strides, [s.dtype.itemsize for s, _ in operands],
+                          short=SHORT)
     found, stages, params = _recorded(program, dtypes, keyed, walk.kept, len(outs), wide)
     stores = {stage: tuple(Store(k, ex.cast(r.value, outs[k].dtype.compute))
                            for k, r in enumerate(found) if (r.kind == each) == (stage == "map"))
               for stage in ("row", "map")}
     stages = (*stages, *((stage, stored) for stage, stored in stores.items() if stored))
     kernel = Kernel(tuple(Operand(s.dtype, step, k < len(outs)) for k, ((s, _), step) in enumerate(
-        zip(operands, walk.steps, strict=True))), params, walk.kept, walk.reduced, lanes_of(walk),
+        zip(operands, walk.steps, strict=True))), params, walk.kept, walk.reduced, walk.lanes,
         stages)
     return outs, compile_kernel(kernel), walk.last, float(count), walk
 

@@ -49,7 +49,8 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
         kind = float_dtype("normal", dtype, out)
         shape = create.sizes("normal", (size,))
-        return new_random("normal", shape, lambda n, d: streams.normal(rng, n, d, mean, std), out,
+        return new_random("normal", shape,
+                          lambda n, d, at: streams.normal(rng, n, d, mean, std, True, at), out,
                           kind, layout, device, pin_memory, requires_grad)
     return _normal_around(mean, std, rng, out)
 
@@ -137,6 +138,12 @@ def multinomial(input, num_samples, replacement=False, *, generator=None, out=No
     shape = (n,) if sig.rank == 1 else (sig.shape[0], n)
     if sig.device is META:
         return empty(signature(dt.int64, shape, None, META))
+    if n == 1 and out is None and sig.contiguous and sig.dtype in (dt.float32, dt.float64) and (
+            sig.numel):
+        chosen, times = empty(signature(dt.int64, shape)), empty(signature(sig.dtype, sig.shape))
+        rejection.choose_one(twister_of(generator), input.ptr, categories, sig.numel,
+                             sig.dtype.name, times.ptr, chosen.ptr)
+        return chosen
     values = rejection.multinomial(twister_of(generator), engine.to_array(input.detach()), n,
                                    replacement, sig.dtype.name)
     return drawn("multinomial", np.asarray(values).reshape(shape), dt.int64, (), out)

@@ -97,6 +97,15 @@ def rows(index: Tensor, shape, dim: int) -> Selection:
     return Selection(frame, (index,))
 
 
+def flat_rows(index: Signature, shape) -> Frame:
+    """Rows of a matrix by a contiguous index of any shape, one after another."""
+    frame = _frames.get((index, shape))
+    if frame is None:
+        frame = _frames[index, shape] = Frame(
+            (index.numel, shape[1]), [index], [(1, 0)], [0], [None, 1])
+    return frame
+
+
 _COMBINE_BOOL = {"add": "amax", "mul": "amin"}
 
 
@@ -105,7 +114,7 @@ def read(x: Tensor, chosen: Selection) -> Tensor:
     frame = chosen.frame
     plan = frame.programs.get(x.sig)
     if plan is None:
-        plan = frame.programs[x.sig] = _reading(frame, x.sig)
+        plan = frame.programs[x.sig] = reading(frame, x.sig)
     sig, run, last, numbers, _ = plan
     out = empty(sig)
     if run is not None:
@@ -113,7 +122,7 @@ def read(x: Tensor, chosen: Selection) -> Tensor:
     return out
 
 
-def _reading(frame: Frame, sig: Signature):
+def reading(frame: Frame, sig: Signature):
     """(signature of the result, machine code, last argument, numbers, what keeps them alive)."""
     out = signature(sig.dtype, frame.loops, None, sig.device)
     if not out.numel or sig.device is META:

@@ -7,6 +7,7 @@ integers, are computed one by one. The second half of linspace is counted from t
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..core import dtype as dt
 from ..core.device import CPU, META, default, resolve
 from ..core.lazily import Lazily, np
 from . import convert, create
+from .eager import same_every_time
 from .modes import modes
 from .settings import get_num_threads
 from .tensor import Tensor, empty, signature
@@ -31,7 +33,7 @@ def vector_bases(n: int, width: int, threads: int) -> np.ndarray:
         chunks = [(0, n)]
     else:
         step = -(-n // min(threads, -(-n // GRAIN)))
-        chunks = [(start, min(start + step, n)) for start in range(0, n, step)]
+        chunks = [(start, min(start + step, n)) for start in builtins.range(0, n, step)]
     for start, stop in chunks:
         whole = (stop - start) // (2 * width) * (2 * width)
         part = at[start:start + whole]
@@ -48,7 +50,7 @@ def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device
     if type(start) is int and end is None and step == 1 and 0 <= start < 2**48 and not (
             dtype or layout or device or pin_memory or requires_grad or modes.inference
             or out is not None or default() is not CPU):
-        return convert.owned(np.arange(start), dt.int64)
+        return same_every_time(convert.owned(np.arange(start), dt.int64))
     start, end = (0, start) if end is None else (start, end)
     if not type(start) is type(end) is type(step) is int:
         start, end, step = (create.number(v) for v in (start, end, step))
@@ -66,7 +68,7 @@ def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device
         x = convert.owned(arange_values(start, step, n, kind), kind)
     if out is not None:
         return create.place_in("arange", out, x, dtype)
-    return create.finish("arange", x, layout, pin_memory, requires_grad)
+    return same_every_time(create.finish("arange", x, layout, pin_memory, requires_grad))
 
 
 def _check_numbers(name: str, start, end, step) -> None:

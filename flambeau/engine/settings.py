@@ -9,6 +9,7 @@ from ..core import device as places
 from ..core import dtype as dt
 from ..core import printing
 from ..core import shape as sh
+from ..devices.cpu import threads
 from . import convert, create, legacy, protocol
 from .modes import modes
 from .tensor import Size, Tensor
@@ -171,19 +172,9 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _threads_asked_for() -> int:
-    """What the environment asks for, or one thread for each core this process may use."""
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        text = os.environ.get(name, "").split(",")[0]
-        if text.isdigit() and int(text) > 0:
-            return int(text)
-    return _cores()
-
-
 class Settings:
     """The choices of this process."""
 
-    threads = _threads_asked_for()
     interop_threads = _cores()
     deterministic = False
     warn_only = False
@@ -193,12 +184,12 @@ class Settings:
 
 def get_num_threads() -> int:
     """How many threads compute one op."""
-    return Settings.threads
+    return threads.get_num_threads()
 
 
 def set_num_threads(num: int) -> None:
     """Choose how many threads compute one op."""
-    Settings.threads = _positive("set_num_threads", num)
+    threads.set_num_threads(_positive("set_num_threads", num))
 
 
 def get_num_interop_threads() -> int:

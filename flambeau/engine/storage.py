@@ -6,10 +6,24 @@ from ..devices.cpu import memory
 
 ALIGNMENT = memory.ALIGNMENT
 Storage = memory.Storage
-allocate = memory.allocate
 adopt = memory.adopt
 grow = memory.grow
 pool_of = memory.pool_of
+
+
+#: told, while a trace records: of memory that is taken, that values are read by Python, and of
+#: indices whose bounds are checked
+takers: list = []
+readers: list = []
+checkers: list = []
+
+
+def allocate(nbytes: int):
+    """A storage of at least nbytes, uninitialised."""
+    mem = memory.allocate(nbytes)
+    if takers:
+        takers[-1](mem)
+    return mem
 
 
 def nowhere():

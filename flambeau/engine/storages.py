@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
+import gc
+import sys
 import weakref
 from typing import Any
 
@@ -12,9 +13,9 @@ from ..core import formats as fm
 from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
-from . import create, legacy
+from . import create, legacy, shared_memory
 from .eager import changed
-from .storage import adopt, allocate
+from .storage import allocate
 from .tensor import Tensor, base_of, make, offset_of, room_of, signature
 from .views import check_room
 
@@ -110,7 +111,24 @@ class UntypedStorage:
         return self
 
     def is_shared(self) -> bool:
-        return is_shared_memory(self.mem)
+        return shared_memory.is_shared(self.mem)
+
+    def share_memory_(self) -> UntypedStorage:
+        """Move the bytes, for all that look at them, to memory that other processes can share."""
+        mem = self.mem
+        if not shared_memory.is_shared(mem):
+            fresh = move_to_shared(mem, self.length)
+            self.mem = fresh
+        return self
+
+    def shared_block(self):
+        """The block of shared memory that the bytes lie in."""
+        return self.share_memory_().mem.owner
+
+    @staticmethod
+    def over_block(block, length: int) -> UntypedStorage:
+        """A storage over a block of shared memory."""
+        return UntypedStorage.over(block.storage(), length)
 
     def is_pinned(self, device=None) -> bool:
         return False
@@ -203,6 +221,10 @@ class TypedStorage:
 
     def is_shared(self) -> bool:
         return self._storage.is_shared()
+
+    def share_memory_(self) -> TypedStorage:
+        self._storage.share_memory_()
+        return self
 
     def is_pinned(self, device=None) -> bool:
         return False
@@ -354,30 +376,50 @@ def _mapped(x: Tensor, function, others) -> Tensor:
 # -- memory between processes --------------------------------------------------------------------
 
 
-class _SharedMapping(mmap.mmap):
-    """Memory that child processes see too."""
-
-
-def is_shared_memory(mem) -> bool:
-    return isinstance(getattr(mem, "owner", None), _SharedMapping)
+def move_to_shared(mem, length: int):
+    """Move bytes to shared memory, and with them every tensor and storage object over them."""
+    if shared_memory.is_shared(mem):
+        return mem
+    fresh = shared_memory.create(length).storage()
+    ctypes.memmove(fresh.address, mem.address, length)
+    fresh.version, fresh.kept = mem.version, mem.kept
+    for holder in gc.get_referrers(mem):
+        if isinstance(holder, Tensor) and holder.mem is mem:
+            holder.ptr += fresh.address - mem.address
+            holder.mem = fresh
+            if "_room" in holder.__dict__:
+                holder.__dict__["_room"] = (fresh.address, holder.__dict__["_room"][1])
+    for key, storage in list(_wrappers.items()):
+        if storage.mem is mem:
+            del _wrappers[key]
+            storage.mem = fresh
+            _wrappers[id(fresh), key[1]] = storage
+    return fresh
 
 
 def share_memory_(self):
-    """Move the elements to memory that processes forked from this one share."""
-    if not is_shared_memory(self.mem) and self.sig.device is not META:
-        length = max(room_of(self), 1)
-        mapping = _SharedMapping(-1, length)
-        address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
-        ctypes.memmove(address, self.mem.address, length)
-        offset = self.ptr - self.mem.address
-        self.mem = adopt(address, length, mapping)
-        self.ptr = address + offset
+    """Move the elements, for all that look at them, to memory that other processes can share."""
+    if self.sig.device is not META and not shared_memory.is_shared(self.mem):
+        length = room_of(self)
+        if sys.getrefcount(self.mem) > _ONE_HOLDER:
+            move_to_shared(self.mem, length)
+        else:
+            fresh = shared_memory.create(length).storage()
+            ctypes.memmove(fresh.address, self.mem.address, length)
+            fresh.version = self.mem.version
+            self.ptr += fresh.address - self.mem.address
+            self.__dict__["_room"] = (fresh.address, length)
+            self.mem = fresh
     return self
 
 
+#: references to a storage that only one tensor looks at, as sys.getrefcount counts them
+_ONE_HOLDER = 2
+
+
 def is_shared(self) -> bool:
-    """Whether the elements lie in memory that other processes share."""
-    return is_shared_memory(self.mem)
+    """Whether the elements lie in memory that other processes can share."""
+    return self.sig.device is META or shared_memory.is_shared(self.mem)
 
 
 def pin_memory(self, device=None):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU, device
-from .storage import grow, nowhere, pool_of
+from .modes import INFERENCE, inferring, infers
+from .storage import grow, nowhere, pool_of, takers
 
 #: signatures are interned, and forgotten all at once when there are more than this
 MAX_SIGNATURES = 50_000
@@ -179,9 +180,14 @@ def make(sig: Signature, mem, ptr: int | None = None) -> Tensor:
 def empty(sig: Signature) -> Tensor:
     """A tensor over fresh memory; sig is dense."""
     try:
-        return make(sig, sig.pop())
+        mem = sig.pop()
     except IndexError:
-        return make(sig, grow(sig.nbytes))
+        mem = grow(sig.nbytes)
+    if inferring and infers():
+        mem.version = INFERENCE
+    if takers:
+        takers[-1](mem)
+    return make(sig, mem)
 
 
 def base_of(x: Tensor) -> Tensor | None:

@@ -1,8 +1,9 @@
 """Layers, losses, containers and initial values: torch.nn's names and meanings."""
 
-from flambeau.nn import functional, init, modules, parameter, utils
+from flambeau.nn import attention, functional, init, modules, parallel, parameter, quantized, utils
 from flambeau.nn.modules import *
 from flambeau.nn.modules import __all__ as _layers
+from flambeau.nn.parallel import DataParallel
 from flambeau.nn.parameter import (
     Buffer,
     Parameter,
@@ -13,12 +14,16 @@ from flambeau.nn.parameter import (
 __all__ = [
     *_layers,
     "Buffer",
+    "DataParallel",
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "attention",
     "functional",
     "init",
     "modules",
+    "parallel",
     "parameter",
+    "quantized",
     "utils",
 ]

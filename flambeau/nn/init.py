@@ -90,54 +90,66 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 
 @_initialiser
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """Normal, restricted to values between a and b."""
-    if mean < a - 2 * std or mean > b + 2 * std:
+    """Normal, restricted to values between a and b: drawn anew wherever they do not fit."""
+    if not a - 2 * std <= mean <= b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
             "The distribution of values may be incorrect.",
             stacklevel=3,
         )
-
     if tensor.is_meta:
         return tensor
-
-    def below(x):
-        return (1.0 + math.erf((x - mean) / std / math.sqrt(2.0))) / 2.0
-
-    likely = below(b) - below(a) > 0.3
-    propose = _normal_proposal if likely else _uniform_proposal
-    draw, refused = propose(tensor, mean, std, a, b, generator)
-    result = draw()
-    pending = refused(result)
-    while pending.any():
-        candidates = draw()
-        result = flambeau.where(pending, candidates, result)
-        pending = pending & refused(candidates)
-    return tensor.copy_(result)
+    bounds = [(bound - mean) / std for bound in (a, b)]
+    inside = (math.erf(bounds[1] / math.sqrt(2.0)) - math.erf(bounds[0] / math.sqrt(2.0))) / 2.0
+    candidates = _NormalCandidates if inside > WORTH_DRAWING else _UniformCandidates
+    source = candidates(tensor, mean, std, a, b, generator)
+    values = source.draw()
+    open_places = source.refused(values)
+    while open_places.any():
+        others = source.draw()
+        values = flambeau.where(open_places, others, values)
+        open_places &= source.refused(others)
+    return tensor.copy_(values)
 
 
-def _normal_proposal(tensor, mean, std, a, b, generator):
-    """Normal candidates, refused outside of the bounds: quick when most are inside."""
-    low, high = tensor.new_tensor([a, b]).tolist()  # the bounds as the tensor can hold them
-
-    def draw():
-        return flambeau.empty_like(tensor).normal_(mean, std, generator=generator)
-
-    return draw, lambda x: (x < low) | (x > high)
+WORTH_DRAWING = 0.3  # share of a normal distribution inside its bounds that makes drawing it quick
 
 
-def _uniform_proposal(tensor, mean, std, a, b, generator):
-    """Uniform candidates, accepted as often as the density is high there."""
-    peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+class _NormalCandidates:
+    """Drawn as they should be, and refused outside of the bounds."""
 
-    def draw():
-        return flambeau.empty_like(tensor).uniform_(a, b, generator=generator)
+    def __init__(self, tensor, mean, std, a, b, generator):
+        self.tensor, self.generator = tensor, generator
+        self.mean, self.std = mean, std
+        self.low, self.high = tensor.new_tensor([a, b]).tolist()  # as the dtype can hold them
 
-    def refused(x):
-        log_density = ((x - mean) / std).pow(2).mul(-0.5).sub(peak)
-        return flambeau.empty_like(x).uniform_(generator=generator).log() > log_density
+    def draw(self):
+        return flambeau.empty_like(self.tensor).normal_(self.mean, self.std,
+                                                        generator=self.generator)
 
-    return draw, refused
+    def refused(self, values):
+        return (values < self.low) | (values > self.high)
+
+
+class _UniformCandidates:
+    """Drawn anywhere between the bounds, and refused the more often the less likely they are.
+
+    Rejection sampling: u uniform in (0, 1) lets a value pass where u is at most the density there,
+    as a share of the highest density between the bounds.
+    """
+
+    def __init__(self, tensor, mean, std, a, b, generator):
+        self.tensor, self.generator = tensor, generator
+        self.mean, self.std, self.a, self.b = mean, std, a, b
+        self.highest = -0.5 * ((min(max(mean, a), b) - mean) / std) ** 2
+
+    def draw(self):
+        return flambeau.empty_like(self.tensor).uniform_(self.a, self.b, generator=self.generator)
+
+    def refused(self, values):
+        log_density = ((values - self.mean) / self.std).pow(2).mul(-0.5).sub(self.highest)
+        chance = flambeau.empty_like(values).uniform_(generator=self.generator)
+        return chance.log() > log_density
 
 
 @_initialiser

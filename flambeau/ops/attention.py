@@ -7,6 +7,7 @@ import math
 
 from ..core import dtype as dt
 from ..core import expr as e
+from ..core import shape as sh
 from ..core.lazily import np
 from ..core.rows import each, row_program
 from .declare import T, composite, engine, registry
@@ -87,9 +88,46 @@ def _check(query, key, value, attn_mask, is_causal: bool) -> None:
         raise RuntimeError(f"{name}: Explicit attn_mask should not be set when is_causal=True")
 
 
-def _repeated(x, times: int):
+def _repeated(x, heads: int):
     """Heads of keys or values repeated for groups of queries."""
+    times = heads // x.shape[-3]
     return x if times == 1 else registry["repeat_interleave"](x, times, -3)
+
+
+@composite(method=False, function_form=False)
+def attention_by_ops(query, key, value, mask, causal, scale, drop, keep):
+    """Attention with the weights of all queries and keys in memory, as other ops compute it.
+
+    `drop` says which weights dropout keeps, a share of `keep`; without it, `keep` draws anew.
+    """
+    if query.dim() > 2 and query.shape[-3] != key.shape[-3] and key.shape[-3] > 1:
+        key, value = _repeated(key, query.shape[-3]), _repeated(value, query.shape[-3])
+    scores = registry["matmul"](query, registry["transpose"](key, -2, -1))
+    if causal:
+        mask = _causal_mask(query.shape[-2], key.shape[-2])
+    weights = attention_weights(scores, mask, scale)
+    if drop is not None:
+        weights = registry["dropped"](weights, drop, keep=keep)
+    elif keep is not None:
+        weights = dropout(weights, 1 - keep, True)
+    return registry["matmul"](weights, value)
+
+
+def _grouped(query, key, value):
+    """Keys and values as grouped heads are served: alike, or repeated."""
+    heads = query.shape[-3]
+    if key.shape[-3] == value.shape[-3] and heads % key.shape[-3] == 0:
+        return key, value
+    return _repeated(key, heads), _repeated(value, heads)
+
+
+def _same_batch(query, key, value):
+    """Queries, keys and values over the batch they broadcast to."""
+    leads = [x.shape[:-2] for x in (query, key, value)]
+    if leads[0] == leads[1] == leads[2]:
+        return query, key, value
+    lead = sh.broadcast("scaled_dot_product_attention", *leads)
+    return [registry["expand"](x, (*lead, *x.shape[-2:])) for x in (query, key, value)]
 
 
 @composite(where="nn.functional")
@@ -97,15 +135,27 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
                                  scale=None, enable_gqa=False):
     """softmax(query key^T scale + mask) value"""
     _check(query, key, value, attn_mask, is_causal)
-    if enable_gqa:
-        groups = query.shape[-3] // key.shape[-3], query.shape[-3] // value.shape[-3]
-        key, value = _repeated(key, groups[0]), _repeated(value, groups[1])
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
-    scores = registry["matmul"](query, registry["transpose"](key, -2, -1))
-    if is_causal:
-        attn_mask = _causal_mask(query.shape[-2], key.shape[-2])
-    weights = attention_weights(scores, attn_mask, float(scale))
-    if dropout_p > 0:
-        weights = dropout(weights, dropout_p, True)
-    return registry["matmul"](weights, value)
+    keep = None if not dropout_p else 1 - dropout_p
+    if enable_gqa:
+        key, value = _grouped(query, key, value)
+    else:
+        query, key, value = _same_batch(query, key, value)
+    settings = attn_mask, bool(is_causal), float(scale), keep
+    found = _by_kernel(query, key, value, *settings) if keep != 0 else None
+    if found is not None:
+        return found
+    return attention_by_ops(query, key, value, *settings[:3], None, keep)
+
+
+def _by_kernel(query, key, value, mask, causal: bool, scale: float, keep):
+    """The result of the kernel, or None; half precision is computed in float32."""
+    dtype = query.dtype
+    if dtype not in (dt.float16, dt.bfloat16):
+        return engine.attention(query, key, value, mask, causal, scale, keep)
+    wide = [engine.cast(x, dt.float32) for x in (query, key, value)]
+    if mask is not None and mask.dtype is not dt.bool_:
+        mask = engine.cast(mask, dt.float32)
+    out = engine.attention(*wide, mask, causal, scale, keep)
+    return None if out is None else engine.cast(out, dtype)

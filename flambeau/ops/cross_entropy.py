@@ -124,19 +124,31 @@ def _refuse_classes(target, ignored: int, classes: int) -> None:
             raise IndexError(f"Target {t} is out of bounds: there are {classes} classes.")
 
 
+def _refuse_misplaced(target, ignored: int, classes: int) -> None:
+    wrong = misplaced(target, dims=_dims_of(target.sig.rank), ignored=ignored, classes=classes)
+
+    def refuse() -> Exception:
+        _refuse_classes(target, ignored, classes)
+        return IndexError(f"Target is out of bounds: there are {classes} classes.")
+
+    engine.check_none(wrong, refuse)
+
+
 def _finished(losses, weights, target, ignored: int, classes: int, reduction: str):
     """The reduced loss and what a mean divides by; classes that do not exist are refused."""
     weights = weights[0] if weights else None
     if reduction == "none":
-        if not target.is_meta and misplaced(target, dims=_dims_of(target.sig.rank), ignored=ignored,
-                                            classes=classes).item():
-            _refuse_classes(target, ignored, classes)
+        if not target.is_meta:
+            _refuse_misplaced(target, ignored, classes)
         return losses, None
     dims = _dims_of(losses.sig.rank)
     loss, divisor = averaged(losses, weights, target, dims=dims, ignored=ignored, classes=classes,
                              mean=reduction == "mean")
-    if target.sig.device.type != "meta" and math.isnan(divisor.item()):
-        _refuse_classes(target, ignored, classes)
+    if target.sig.device.type != "meta":
+        if engine.checks_are_recorded():
+            _refuse_misplaced(target, ignored, classes)
+        elif math.isnan(divisor.item()):
+            _refuse_classes(target, ignored, classes)
     return loss, divisor if reduction == "mean" else None
 
 

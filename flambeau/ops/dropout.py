@@ -19,6 +19,18 @@ def dropped(x, mask, *, keep):
     return x * e.where(mask, 1 / keep, e.const(0, x.dtype))
 
 
+@composite(backward="MulBackward0", said="dropout", keeps=True, **_HIDDEN)
+def left_out(input: T, keep):
+    """input / keep with probability `keep`, else 0: drawn, scaled and masked in one pass"""
+    out, mask = engine.drop(input, keep)
+    return out, (mask, keep)
+
+
+@left_out.gradient
+def left_out(g, mask, keep):
+    return dropped(g, mask, keep=keep)
+
+
 @pointwise(SAME, promote=(0,), backward="AddBackward0", said="alpha_dropout", **_HIDDEN)
 def saturated(x, mask, *, scale, below, above):
     """scale x + above where the mask says so, else below"""
@@ -45,6 +57,8 @@ def _check(p: float) -> None:
 
 
 def _plain(input, p: float, by_channel: bool, change):
+    if change is _anew and not by_channel and engine.can_drop(input):
+        return left_out(input, 1 - p)
     return change(dropped, input, _mask(input, 1 - p, by_channel), keep=1 - p)
 
 

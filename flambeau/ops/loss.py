@@ -9,7 +9,7 @@ from ..core import expr as e
 from ..core.rows import each, row_program
 from .activation import logsigmoid, sigmoid
 from .arithmetic import exp, log
-from .declare import FLOAT, REAL, SAME, composite, pointwise, registry
+from .declare import FLOAT, REAL, SAME, composite, engine, pointwise, registry
 from .exponential import log1p
 from .loss_reduction import reduced, reduction_of
 from .refusal import accepts
@@ -156,8 +156,9 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
                          f"size ({input.shape}) is deprecated. Please ensure they have the same "
                          "size.")
     losses = binary_entropy(input, target)
-    if not input.is_meta and outside_unit(input, dims=tuple(range(input.dim()))).item():
-        raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1")
+    if not input.is_meta:
+        engine.check_none(outside_unit(input, dims=tuple(range(input.dim()))), lambda: RuntimeError(
+            "binary_cross_entropy: all elements of input should be between 0 and 1"))
     return reduced(losses if weight is None else losses * weight, reduction)
 
 

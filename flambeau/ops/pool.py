@@ -262,6 +262,10 @@ for _n in (2, 3):
 
 def _check_mean(name: str, n: int, input, kernel_size, stride, padding, ceil_mode, divisor):
     shape = _pooled(name, n, input, kernel_size, stride, padding, 1, ceil_mode)
+    kernel = sp.each(name, "kernel_size", kernel_size, n)
+    if n == 3 and any(size < k for size, k in zip(input.shape[-n:], kernel, strict=True)):
+        raise RuntimeError(f"{name}: input image {list(input.shape[-n:])} smaller than kernel size "
+                           f"{list(kernel)}")
     if divisor == 0:
         raise RuntimeError(f"{name}: divisor must be not zero")
     if input.dtype.kind != "f" and input.dtype is not dt.int64:

@@ -39,7 +39,7 @@ class Adadelta(RuleOptimizer):
     def remembered(self, group, p):
         return "square_avg", "acc_delta"
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         return {
             "lr": number(group["lr"], group),
             "rho": group["rho"],

@@ -57,8 +57,8 @@ class Adafactor(RuleOptimizer):
             "col_var": p.new_zeros((*batch, 1, m)),
         }
 
-    def numbers(self, state, group):
-        t = state["step"].item()
+    def numbers(self, counts, group):
+        t = counts["step"]
         lr = number(group["lr"], group)
         return {
             "rate": min(lr, t**-0.5),

@@ -64,8 +64,8 @@ class Adagrad(RuleOptimizer):
         start = complex(start, start) if p.is_complex() else start
         return {"step": step_count(), "sum": flambeau.full_like(p, start)}
 
-    def numbers(self, state, group):
-        t = state["step"].item()
+    def numbers(self, counts, group):
+        t = counts["step"]
         return {
             "lr": number(group["lr"], group) / (1 + (t - 1) * group["lr_decay"]),
             "eps": group["eps"],

@@ -1,6 +1,5 @@
 """Adam: steps scaled by running averages of the gradient and of its square."""
 
-import flambeau
 from flambeau import Tensor
 
 from .rule import RuleOptimizer, check, check_betas, check_fused, check_rate, number
@@ -58,9 +57,9 @@ class Adam(RuleOptimizer):
         names = "exp_avg", "exp_avg_sq"
         return (*names, "max_exp_avg_sq") if group["amsgrad"] else names
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         beta1, beta2 = (number(beta, group) for beta in group["betas"])
-        t = state["step"].item()
+        t = counts["step"]
         return {
             "lr": number(group["lr"], group),
             "beta1": beta1,
@@ -77,7 +76,7 @@ class Adam(RuleOptimizer):
         p, g = decayed(p, g, lr, decay, decoupled)
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * (g * g)
-        scale = v if peak is None else flambeau.maximum(peak, v)
+        scale = v if peak is None else peak.maximum(v)
         p = p - (lr / unbias1) * (m / (scale.sqrt() / unbias2**0.5 + eps))
         return (p, m, v) if peak is None else (p, m, v, scale)
 

@@ -1,7 +1,5 @@
 """Adamax: Adam scaled by the largest recent gradient."""
 
-import flambeau
-
 from .adam import decayed
 from .rule import RuleOptimizer, check, check_betas, check_rate, number
 
@@ -41,13 +39,13 @@ class Adamax(RuleOptimizer):
     def remembered(self, group, p):
         return "exp_avg", "exp_inf"
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         beta1, beta2 = group["betas"]
         return {
             "lr": number(group["lr"], group),
             "beta1": beta1,
             "beta2": beta2,
-            "unbias1": 1 - beta1 ** state["step"].item(),
+            "unbias1": 1 - beta1 ** counts["step"],
             "eps": group["eps"],
             "decay": group["weight_decay"],
         }
@@ -56,5 +54,5 @@ class Adamax(RuleOptimizer):
     def rule(p, g, m, u, *, lr, beta1, beta2, unbias1, eps, decay):
         p, g = decayed(p, g, lr, decay, decoupled=False)
         m = beta1 * m + (1 - beta1) * g
-        u = flambeau.maximum(beta2 * u, g.abs() + eps)
+        u = (beta2 * u).maximum(g.abs() + eps)
         return p - (lr / unbias1) * (m / u), m, u

@@ -3,11 +3,13 @@
 import flambeau
 
 from .adam import decayed
-from .rule import RuleOptimizer, check, check_rate, number, step_count
+from .rule import RuleOptimizer, as_stored, check, check_rate, number, step_count
 
 
 class ASGD(RuleOptimizer):
     """Gradient descent at a falling rate eta, and in `ax` the average of where it has been."""
+
+    counters = "step", "eta", "mu"
 
     def __init__(
         self,
@@ -49,12 +51,12 @@ class ASGD(RuleOptimizer):
             "ax": flambeau.zeros_like(p),
         }
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         lr, lambd = number(group["lr"], group), group["lambd"]
-        t = state["step"].item()
-        eta, mu = state["eta"].item(), state["mu"].item()
-        state["eta"].fill_(lr / (1 + lambd * lr * t) ** group["alpha"])
-        state["mu"].fill_(1 / max(1, t - group["t0"]))
+        t = counts["step"]
+        eta, mu = counts["eta"], counts["mu"]
+        counts["eta"] = as_stored(lr / (1 + lambd * lr * t) ** group["alpha"])
+        counts["mu"] = as_stored(1 / max(1, t - group["t0"]))
         return {"eta": eta, "mu": mu, "lambd": lambd, "decay": group["weight_decay"]}
 
     @staticmethod

@@ -1,4 +1,8 @@
-"""L-BFGS: quasi-Newton steps from the last few changes of the gradient."""
+"""L-BFGS: steps as Newton's method would take them, the curvature guessed from recent changes.
+
+Liu and Nocedal (1989); the two loops are algorithm 7.4 of Nocedal and Wright. State has torch's
+names: y is `old_dirs`, s is `old_stps`, rho is `ro`, gamma is `H_diag`, alpha is `al`.
+"""
 
 import flambeau
 
@@ -6,8 +10,7 @@ from .line_search import strong_wolfe
 from .optimizer import Optimizer
 from .rule import check, check_rate
 
-MIN_CURVATURE = 1e-10  # below this a change of the gradient says nothing about the curvature
-CARRIED = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
+FLATTEST = 1e-10  # y's below this say nothing about the curvature
 
 
 class LBFGS(Optimizer):
@@ -53,135 +56,138 @@ class LBFGS(Optimizer):
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
-
-        evaluate = flambeau.enable_grad()(closure)
-        first_loss = evaluate()
-        state["func_evals"] += 1
-        gradient = self._flat_gradient()
+        surface = _Surface(self._params, flambeau.enable_grad()(closure), state)
+        first, gradient = surface.look()
         if gradient.abs().max() > group["tolerance_grad"]:
-            run = _Run(self, evaluate, group, state, float(first_loss), gradient)
-            run.iterate()
-            state.update((name, getattr(run, name)) for name in CARRIED)
-        return first_loss
+            self._descend(surface, float(first), gradient, group, state)
+        return first
 
-    # -- all parameters as one vector ---------------------------------------------------------
-
-    def _flat_gradient(self):
-        parts = []
-        for p in self._params:
-            g = flambeau.zeros_like(p) if p.grad is None else p.grad
-            g = g.to_dense() if g.is_sparse else g
-            parts.append((flambeau.view_as_real(g) if g.is_complex() else g).reshape(-1))
-        return flambeau.cat(parts)
-
-    def _move(self, distance, direction):
-        offset = 0
-        for p in self._params:
-            p = flambeau.view_as_real(p) if p.is_complex() else p
-            p.add_(direction[offset : offset + p.numel()].view_as(p), alpha=distance)
-            offset += p.numel()
-
-
-class _Run:
-    """The iterations of one step."""
-
-    def __init__(self, optimizer, evaluate, group, state, loss, gradient):
-        self.optimizer, self.evaluate, self.group, self.state = optimizer, evaluate, group, state
-        self.loss, self.gradient = loss, gradient
-        self.evaluations = 1
-        for name in CARRIED:
-            setattr(self, name, state.get(name))
-
-    def iterate(self):
-        group = self.group
-        for n in range(1, group["max_iter"] + 1):
-            self.state["n_iter"] += 1
-            self._aim()
-            self.prev_flat_grad, self.prev_loss = self.gradient.clone(), self.loss
-            slope = self.gradient.dot(self.d)
+    def _descend(self, surface, loss, gradient, group, state):
+        """Iterate until something says that going on is of no use."""
+        for left in reversed(range(group["max_iter"])):
+            state["n_iter"] += 1
+            direction = self._direction(gradient, group, state)
+            state["prev_flat_grad"], state["prev_loss"] = gradient.clone(), loss
+            slope = gradient.dot(direction)
             if slope > -group["tolerance_change"]:
                 return
-            last = n == group["max_iter"]
-            self._advance(slope, last)
-            if last or self._converged():
+            if group["line_search_fn"] is not None:
+                loss, gradient = self._search(surface, loss, gradient, slope, group, state)
+            else:
+                surface.move(state["t"], direction)
+                if left:  # nobody would read what the closure finds after the last move
+                    loss, gradient = surface.look()
+                    loss = float(loss)
+            if not left or self._settled(surface, loss, gradient, group, state):
                 return
 
-    def _aim(self):
-        """The next direction, and the distance to try along it."""
-        lr = self.group["lr"]
-        lr = lr.squeeze() if isinstance(lr, flambeau.Tensor) else lr
-        if self.state["n_iter"] == 1:
-            self.d = -self.gradient
-            self.old_dirs, self.old_stps, self.ro, self.H_diag = [], [], [], 1
-            self.t = min(1.0, 1.0 / self.gradient.abs().sum()) * lr
+    @staticmethod
+    def _direction(gradient, group, state):
+        """The next direction `d`; the first length `t` to try along it is set too."""
+        rate = group["lr"]
+        rate = rate.squeeze() if isinstance(rate, flambeau.Tensor) else rate
+        if state["n_iter"] == 1:
+            state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
+            state["d"] = -gradient
+            state["t"] = min(1.0, 1.0 / gradient.abs().sum()) * rate
         else:
-            self._remember(self.gradient - self.prev_flat_grad, self.d * self.t)
-            self.d = self._newton_direction()
-            self.t = lr
+            y, s = gradient - state["prev_flat_grad"], state["d"] * state["t"]
+            _remember(state, y, s, group["history_size"])
+            state["d"] = _two_loops(state, -gradient, group["history_size"])
+            state["t"] = rate
+        return state["d"]
 
-    def _remember(self, y, s):
-        """Keep a pair (change of gradient y, change of place s)."""
-        ys = y.dot(s)
-        if not ys > MIN_CURVATURE:
-            return
-        if len(self.old_dirs) == self.group["history_size"]:
-            for history in (self.old_dirs, self.old_stps, self.ro):
-                history.pop(0)
-        self.old_dirs.append(y)
-        self.old_stps.append(s)
-        self.ro.append(1.0 / ys)
-        self.H_diag = ys / y.dot(y)
-
-    def _newton_direction(self):
-        """-H g, where H is the inverse curvature that the kept pairs suggest: the two loops."""
-        alpha = self.state.setdefault("al", [None] * self.group["history_size"])
-        pairs = list(enumerate(zip(self.old_dirs, self.old_stps, self.ro, strict=True)))
-        q = -self.gradient
-        for i, (y, s, rho) in reversed(pairs):
-            alpha[i] = s.dot(q) * rho
-            q = q.add(y, alpha=-alpha[i])
-        r = q * self.H_diag
-        for i, (y, s, rho) in pairs:
-            r = r.add(s, alpha=alpha[i] - y.dot(r) * rho)
-        return r
-
-    def _advance(self, slope, last):
-        evaluated = 0
-        if self.group["line_search_fn"] is not None:
-            evaluated = self._search(slope)
-        else:
-            self.optimizer._move(self.t, self.d)
-            if not last:  # nothing would be done with what the closure finds
-                self.loss = float(self.evaluate())
-                self.gradient = self.optimizer._flat_gradient()
-                evaluated = 1
-        self.evaluations += evaluated
-        self.state["func_evals"] += evaluated
-
-    def _search(self, slope):
-        if self.group["line_search_fn"] != "strong_wolfe":
+    @staticmethod
+    def _search(surface, loss, gradient, slope, group, state):
+        if group["line_search_fn"] != "strong_wolfe":
             raise RuntimeError("only 'strong_wolfe' is supported")
-        params = self.optimizer._params
-        start = [p.clone() for p in params]
+        direction = state["d"]
+        home = surface.place()
 
-        def probe(t):
-            self.optimizer._move(t, self.d)
-            loss, gradient = float(self.evaluate()), self.optimizer._flat_gradient()
-            for p, before in zip(params, start, strict=True):
-                p.copy_(before)
-            return loss, gradient, gradient.dot(self.d)
+        def measure(distance):
+            surface.move(distance, direction)
+            found, there = surface.look()
+            surface.back_to(home)
+            return float(found), there, there.dot(direction)
 
-        origin = (self.loss, self.gradient, slope)
-        reach = self.d.abs().max()
-        self.loss, self.gradient, self.t, evaluated = strong_wolfe(probe, self.t, origin, reach)
-        self.optimizer._move(self.t, self.d)
-        return evaluated
+        loss, gradient, state["t"], _ = strong_wolfe(
+            measure, state["t"], (loss, gradient, slope), direction.abs().max())
+        surface.move(state["t"], direction)
+        return loss, gradient
 
-    def _converged(self):
-        small = self.group["tolerance_change"]
+    @staticmethod
+    def _settled(surface, loss, gradient, group, state):
+        least = group["tolerance_change"]
         return (
-            self.evaluations >= self.group["max_eval"]
-            or self.gradient.abs().max() <= self.group["tolerance_grad"]
-            or (self.d * self.t).abs().max() <= small
-            or abs(self.loss - self.prev_loss) < small
+            surface.looks >= group["max_eval"]
+            or gradient.abs().max() <= group["tolerance_grad"]
+            or (state["d"] * state["t"]).abs().max() <= least
+            or abs(loss - state["prev_loss"]) < least
         )
+
+
+class _Surface:
+    """The loss as a function of all parameters, seen as one long vector."""
+
+    def __init__(self, params, closure, state):
+        self.params, self.closure, self.state = params, closure, state
+        self.looks = 0
+
+    def look(self):
+        """The loss and the gradient here."""
+        loss = self.closure()
+        self.looks += 1
+        self.state["func_evals"] += 1
+        return loss, flambeau.cat([_real(_dense_gradient(p)).reshape(-1) for p in self.params])
+
+    def move(self, distance, direction):
+        start = 0
+        for p in self.params:
+            values = _real(p)
+            part = direction[start : start + values.numel()]
+            values.add_(part.view_as(values), alpha=distance)
+            start += values.numel()
+
+    def place(self):
+        return [p.clone() for p in self.params]
+
+    def back_to(self, place):
+        for p, before in zip(self.params, place, strict=True):
+            p.copy_(before)
+
+
+def _real(x):
+    return flambeau.view_as_real(x) if x.is_complex() else x
+
+
+def _dense_gradient(p):
+    if p.grad is None:
+        return flambeau.zeros_like(p)
+    return p.grad.to_dense() if p.grad.is_sparse else p.grad
+
+
+def _remember(state, y, s, most):
+    """Keep a change of the gradient y and of the place s; the oldest of too many is forgotten."""
+    curvature = y.dot(s)
+    if not curvature > FLATTEST:
+        return
+    kept = state["old_dirs"], state["old_stps"], state["ro"]
+    for memory, new in zip(kept, (y, s, 1.0 / curvature), strict=True):
+        if len(memory) == most:
+            del memory[0]
+        memory.append(new)
+    state["H_diag"] = curvature / y.dot(y)
+
+
+def _two_loops(state, q, most):
+    """H q, where H is the inverse of the curvature that the kept changes suggest."""
+    alpha = state.setdefault("al", [None] * most)
+    changes = list(zip(state["old_dirs"], state["old_stps"], state["ro"], strict=True))
+    for i in reversed(range(len(changes))):
+        y, s, rho = changes[i]
+        alpha[i] = s.dot(q) * rho
+        q = q.add(y, alpha=-alpha[i])
+    r = q * state["H_diag"]
+    for (y, s, rho), a in zip(changes, alpha, strict=False):
+        r = r.add(s, alpha=a - y.dot(r) * rho)
+    return r

@@ -1,108 +1,132 @@
-"""A search along a line for a point that meets the strong Wolfe conditions.
+"""A step length along a direction that meets the strong Wolfe conditions.
 
-First an interval is found that must contain such a point, by growing the distance; then it is
-narrowed by cubic interpolation.
+Nocedal and Wright, Numerical Optimization (2nd edition): algorithm 3.5 grows the step until an
+interval must hold a good one, algorithm 3.6 ("zoom") shrinks that interval, and both take their
+trials from the cubic through two points and their slopes (equation 3.59).
 """
 
 from typing import Any, NamedTuple
 
-DECREASE = 1e-4  # share of the promised descent a step must bring
-FLATTEN = 0.9  # share of the first slope that may be left
-MAX_PROBES = 25
-NARROW = 1e-9  # an interval that moves no parameter by more than this is a point
+C1, C2 = 1e-4, 0.9  # what is asked of the descent, and of the flattening: the book's choices
+TRIALS = 25
+SMALLEST_MOVE = 1e-9  # an interval this short moves no parameter by an amount that counts
+GROWTH = 0.01, 10.0  # the next trial while growing: beyond this share, and within this factor
+EDGE = 0.1  # a trial this near to an end, as a share of the interval, has hardly moved
 
 
-class Point(NamedTuple):
-    """What was found at a distance: the loss, the gradient, and the slope along the line."""
+class Trial(NamedTuple):
+    """phi(alpha), the loss at a distance alpha, with its slope and the whole gradient there."""
 
-    t: Any
-    loss: float
+    alpha: Any
+    phi: float
     gradient: Any
     slope: Any
 
 
-def strong_wolfe(probe, t, origin, reach):
-    """(loss, gradient, distance, number of probes) of the best point found.
+class Conditions:
+    """The strong Wolfe conditions of a search that begins at alpha = 0."""
 
-    probe(t) gives (loss, gradient, slope) at distance t, and origin is that at 0; reach is by
-    how much the fastest parameter moves per unit of distance.
+    def __init__(self, start):
+        self.phi, self.slope = start.phi, start.slope
+
+    def descent(self, trial):
+        """Equation 3.7a: the loss has fallen by a share of what the first slope promised."""
+        return not trial.phi > self.phi + C1 * trial.alpha * self.slope
+
+    def curvature(self, trial):
+        """Equation 3.7b: most of the slope has gone."""
+        return abs(trial.slope) <= -C2 * self.slope
+
+
+def strong_wolfe(measure, alpha, start, reach):
+    """(loss, gradient, distance, number of trials) of the best point found.
+
+    measure(alpha) gives (loss, gradient, slope), and start is that at 0; the fastest parameter
+    moves by `reach` for each unit of distance.
     """
-    search = _Search(probe, Point(0, *origin), reach)
-    low, high = search.bracket(t)
-    best = search.narrow(low, high) if high is not None else low
-    return best.loss, best.gradient, best.t, search.probes
+    count = 0
+
+    def attempt(alpha):
+        nonlocal count
+        count += 1
+        return Trial(alpha, *measure(alpha))
+
+    start = Trial(0, *start)
+    wolfe = Conditions(start)
+    best, interval = grow(attempt, alpha, start, wolfe)
+    if best is None:
+        best = zoom(attempt, interval, wolfe, reach, TRIALS + 1 - count)
+    return best.phi, best.gradient, best.alpha, count
 
 
-class _Search:
-    def __init__(self, probe, origin, reach):
-        self._probe, self.origin, self.reach = probe, origin, reach
-        self.probes = 0
-
-    def probe(self, t):
-        self.probes += 1
-        return Point(t, *self._probe(t))
-
-    def too_high(self, point):
-        return point.loss > self.origin.loss + DECREASE * point.t * self.origin.slope
-
-    def flat(self, point):
-        return abs(point.slope) <= -FLATTEN * self.origin.slope
-
-    def bracket(self, t):
-        """Two points around a good one; or a good one and None."""
-        previous, point = self.origin, self.probe(t)
-        for i in range(MAX_PROBES):
-            if self.too_high(point) or (i > 1 and point.loss >= previous.loss):
-                return previous, point
-            if self.flat(point):
-                return point, None
-            if point.slope >= 0:
-                return previous, point
-            bounds = point.t + 0.01 * (point.t - previous.t), point.t * 10
-            previous, point = point, self.probe(interpolate(previous, point, bounds))
-        return self.origin, point
-
-    def narrow(self, first, second):
-        """Shrink the interval until its lower end is good."""
-        ends, stuck = [first, second], False
-        low = 0 if first.loss <= second.loss else 1
-        while self.probes <= MAX_PROBES:
-            left, right = sorted((ends[0].t, ends[1].t))
-            if (right - left) * self.reach < NARROW:
-                break
-            t, stuck = self.inside(interpolate(*ends), left, right, stuck)
-            point = self.probe(t)
-            if self.too_high(point) or point.loss >= ends[low].loss:
-                ends[1 - low] = point
-                low = 0 if ends[0].loss <= ends[1].loss else 1
-                continue
-            good = self.flat(point)
-            if not good and point.slope * (ends[1 - low].t - ends[low].t) >= 0:
-                ends[1 - low] = ends[low]
-            ends[low] = point
-            if good:
-                break
-        return ends[low]
-
-    @staticmethod
-    def inside(t, left, right, stuck):
-        """t, kept off the ends of the interval when it was near one twice in a row."""
-        margin = 0.1 * (right - left)
-        if min(right - t, t - left) >= margin:
-            return t, False
-        if not (stuck or t >= right or t <= left):
-            return t, True
-        return (right - margin if abs(t - right) < abs(t - left) else left + margin), False
+def grow(attempt, alpha, start, wolfe):
+    """Algorithm 3.5: (a good trial, None), or (None, an interval that must hold one)."""
+    before, trial = start, attempt(alpha)
+    for k in range(TRIALS):
+        risen = k > 1 and trial.phi >= before.phi
+        if risen or not wolfe.descent(trial):
+            return None, (before, trial)
+        if wolfe.curvature(trial):
+            return trial, None
+        if trial.slope >= 0:
+            return None, (before, trial)
+        past, factor = GROWTH
+        least = trial.alpha + past * (trial.alpha - before.alpha)
+        before, trial = trial, attempt(minimiser(before, trial, least, trial.alpha * factor))
+    return None, (start, trial)
 
 
-def interpolate(a, b, bounds=None):
-    """Where the cubic through two points and their slopes is least, within bounds."""
-    left, right = bounds or sorted((a.t, b.t))
-    d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
-    square = d1**2 - a.slope * b.slope
-    if not square >= 0:
-        return (left + right) / 2.0
-    a, b = (a, b) if a.t <= b.t else (b, a)
-    root = square**0.5
-    t = b.t - (b.t - a.t) * ((b.slope + root - d1) / (b.slope - a.slope + 2 * root))
-    return min(max(t, left), right)
+def zoom(attempt, interval, wolfe, reach, trials):
+    """Algorithm 3.6: the lower end of an interval that shrinks until that end is good."""
+    ends = list(interval)
+    low = lower_of(ends)
+    cornered = False
+    for _ in range(trials):
+        left, right = sorted(end.alpha for end in ends)
+        if (right - left) * reach < SMALLEST_MOVE:
+            break
+        alpha, cornered = safeguarded(minimiser(*ends, left, right), left, right, cornered)
+        trial = attempt(alpha)
+        if not wolfe.descent(trial) or trial.phi >= ends[low].phi:
+            ends[1 - low] = trial
+            low = lower_of(ends)
+            continue
+        good = wolfe.curvature(trial)
+        towards_high = trial.slope * (ends[1 - low].alpha - ends[low].alpha)
+        if not good and towards_high >= 0:
+            ends[1 - low] = ends[low]
+        ends[low] = trial
+        if good:
+            break
+    return ends[low]
+
+
+def lower_of(ends):
+    """Which end has the smaller loss; of two alike the first."""
+    return 0 if ends[0].phi <= ends[1].phi else 1
+
+
+def safeguarded(alpha, left, right, cornered):
+    """(the trial, whether it is near an end): twice near one, it is pushed off.
+
+    The book leaves open how a trial is kept from creeping along an end of its interval.
+    """
+    room = EDGE * (right - left)
+    if right - alpha >= room and alpha - left >= room:
+        return alpha, False
+    if not cornered and left < alpha < right:
+        return alpha, True
+    nearer_right = abs(alpha - right) < abs(alpha - left)
+    return (right - room if nearer_right else left + room), False
+
+
+def minimiser(one, other, least, most):
+    """Equation 3.59: where the cubic through two trials is least, kept within bounds."""
+    d1 = one.slope + other.slope - 3 * (one.phi - other.phi) / (one.alpha - other.alpha)
+    square = d1**2 - one.slope * other.slope
+    if not square >= 0:  # the cubic has no minimum, or a slope is nan
+        return (least + most) / 2.0
+    d2 = square**0.5
+    near, far = (one, other) if one.alpha <= other.alpha else (other, one)
+    share = (far.slope + d2 - d1) / (far.slope - near.slope + 2 * d2)
+    return min(max(far.alpha - (far.alpha - near.alpha) * share, least), most)

@@ -68,11 +68,11 @@ class Muon(RuleOptimizer):
     def begin(self, p, group):
         return {"momentum_buffer": flambeau.zeros_like(p)}
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         lr = group["lr"]
         adjustment = ADJUST_RATE[group["adjust_lr_fn"] or "original"]
         return {
-            "rate": number(lr * adjustment(*state["momentum_buffer"].shape), group),
+            "rate": number(lr * adjustment(*counts["momentum_buffer"].shape), group),
             "keep": number(1 - lr * group["weight_decay"], group),
             "momentum": group["momentum"],
             "nesterov": group["nesterov"],

@@ -1,13 +1,15 @@
 """NAdam: Adam with Nesterov's look-ahead."""
 
 from .adam import decayed
-from .rule import RuleOptimizer, check, check_betas, check_rate, number, step_count
+from .rule import RuleOptimizer, as_stored, check, check_betas, check_rate, number, step_count
 
 DECAY_BASE = 0.96  # of the momentum schedule in "Incorporating Nesterov momentum into Adam"
 
 
 class NAdam(RuleOptimizer):
     """Adam whose average already contains the present gradient, by a schedule of momenta mu."""
+
+    counters = "step", "mu_product"
 
     def __init__(
         self,
@@ -50,14 +52,13 @@ class NAdam(RuleOptimizer):
         state = super().begin(p, group)
         return {"step": state.pop("step"), "mu_product": step_count(1.0), **state}
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         beta1, beta2 = group["betas"]
-        t = state["step"].item()
+        t = counts["step"]
         mu, mu_next = (
             beta1 * (1 - 0.5 * DECAY_BASE ** (s * group["momentum_decay"])) for s in (t, t + 1)
         )
-        state["mu_product"] *= mu
-        product = state["mu_product"].item()
+        product = counts["mu_product"] = as_stored(counts["mu_product"] * mu)
         lr = number(group["lr"], group)
         return {
             "lr": lr,

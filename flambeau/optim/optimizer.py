@@ -9,6 +9,7 @@ from copy import deepcopy
 
 import flambeau
 from flambeau import Tensor
+from flambeau.assemble import plainly, together, tracing
 
 __all__ = [
     "Optimizer",
@@ -139,6 +140,8 @@ class Optimizer:
 
         @functools.wraps(step)
         def hooked_step(self, *args, **kwargs):
+            if tracing():  # in a compiled function: on real tensors, as a call of its own
+                return plainly(hooked_step, self, *args, **kwargs)
             self._opt_called = True
             before, after = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks
             if not (before or after or _global_pre_hooks or _global_post_hooks):
@@ -165,17 +168,11 @@ class Optimizer:
     def zero_grad(self, set_to_none=True):
         """Forget all gradients, or with set_to_none=False fill them with zeros."""
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                    continue
-                if p.grad.grad_fn is not None:
-                    p.grad.detach_()
-                else:
-                    p.grad.requires_grad_(False)
-                p.grad.zero_()
+            params = group["params"]
+            if set_to_none:
+                together.forget_gradients(params)
+            elif not together.zero_gradients(params):
+                _zero(params)
 
     # -- parameter groups ---------------------------------------------------------------------
 
@@ -314,6 +311,17 @@ class Optimizer:
     def register_load_state_dict_post_hook(self, hook, prepend=False):
         """Call hook(optimizer) after loading."""
         return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+
+def _zero(params):
+    for p in params:
+        if p.grad is None:
+            continue
+        if p.grad.grad_fn is not None:
+            p.grad.detach_()
+        else:
+            p.grad.requires_grad_(False)
+        p.grad.zero_()
 
 
 def _typename(value):

@@ -41,9 +41,9 @@ class RAdam(RuleOptimizer):
     def remembered(self, group, p):
         return "exp_avg", "exp_avg_sq"
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         beta1, beta2 = group["betas"]
-        t = state["step"].item()
+        t = counts["step"]
         return {
             "lr": number(group["lr"], group),
             "beta1": beta1,

@@ -44,7 +44,7 @@ class RMSprop(RuleOptimizer):
         optional = {"momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
         return ("square_avg", *(name for name, wanted in optional.items() if wanted))
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         return {
             "lr": number(group["lr"], group),
             "alpha": group["alpha"],
@@ -63,7 +63,7 @@ class RMSprop(RuleOptimizer):
             mean = alpha * buffer_and_mean[-1] + (1 - alpha) * g
             scale = v - mean * mean
         step = g / (scale.sqrt() + eps)
-        if momentum > 0:
+        if momentum != 0:
             step = momentum * buffer_and_mean[0] + step
             new.append(step)
         if centered:

@@ -41,7 +41,7 @@ class Rprop(RuleOptimizer):
         size = flambeau.full_like(p, complex(lr, lr) if p.is_complex() else lr)
         return {**super().begin(p, group), "step_size": size}
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         shrink, grow = group["etas"]
         smallest, largest = group["step_sizes"]
         return {"shrink": shrink, "grow": grow, "smallest": smallest, "largest": largest}
@@ -50,7 +50,7 @@ class Rprop(RuleOptimizer):
     def rule(p, g, previous, size, *, shrink, grow, smallest, largest):
         agreement = g * previous
         turned = agreement < 0
-        factor = flambeau.where(turned, shrink, flambeau.where(agreement > 0, grow, 1.0))
-        size = (size * factor.to(size.dtype)).clamp(smallest, largest)
-        g = flambeau.where(turned, flambeau.zeros_like(g), g)
+        size = (size * shrink).where(turned, (size * grow).where(agreement > 0, size))
+        size = size.clamp(smallest, largest)
+        g = g.where(~turned, 0.0)
         return p - g.sign() * size, g, size

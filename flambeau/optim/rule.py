@@ -2,12 +2,16 @@
 
 An optimizer states a pure `rule`: from a parameter, its gradient and what is remembered of it
 to their new values. The rule holds no loop and no in-place operation, so the same text runs on
-whole tensors, at the coordinates of a sparse gradient, recorded for differentiation, or can be
-compiled into one native kernel over all parameters of a group: `update_group` is the place.
+whole tensors, at the coordinates of a sparse gradient, recorded for differentiation, or as one
+native kernel over all parameters of a group.
 """
+
+import functools
+import struct
 
 import flambeau
 from flambeau import Tensor
+from flambeau.assemble import together
 
 from .optimizer import Optimizer
 
@@ -26,16 +30,22 @@ ABSENT = {
 }
 
 
+NOTHING = (None, None, (), ())  # what is known of a group at first
+
+
 class RuleOptimizer(Optimizer):
     """An optimizer given by four declarations.
 
     remembered(group, p)    names of the state tensors the rule reads and writes
     begin(p, group)         the state before the first step
-    numbers(state, group)   the scalars of this step, worked out once per tensor
+    numbers(counts, group)  the scalars of this step; it may move counters other than "step" on
     rule(p, g, *state, ...) the new p and state, from these and the numbers as keywords
     """
 
     pointwise = True  # whether the rule treats every element on its own
+    counters: tuple[str, ...] = ("step",)  # what is counted for each parameter, in its state
+    first_alone = False  # whether a first step is not like the others
+    _known: dict = {}  # of a group: its parameters, the state, those updated together, and others
     sparse = False  # whether it leaves alone what has no gradient
     no_sparse_hint = ""
 
@@ -48,7 +58,7 @@ class RuleOptimizer(Optimizer):
             **{n: flambeau.zeros_like(p) for n in self.remembered(group, p)},
         }
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         raise TypeError(f"{type(self).__name__} does not give the numbers of a step")
 
     @staticmethod
@@ -69,28 +79,80 @@ class RuleOptimizer(Optimizer):
 
     def step(self, closure=None):
         """Update the parameters once; a closure evaluates the loss anew and returns it."""
-        loss = evaluate(closure)
-        with flambeau.set_grad_enabled(self.defaults.get("differentiable", False)):
-            for group in self.param_groups:
-                check_flags(group)
-                self.update_group(group, [p for p in group["params"] if p.grad is not None])
+        loss = None if closure is None else evaluate(closure)
+        for group in self.param_groups:
+            check_flags(group)
+            self.update_group(group)
         return loss
 
-    def update_group(self, group, params):
-        """Apply the rule to all these parameters."""
-        for p in params:
-            self.update(p, p.grad, group)
+    def update_group(self, group):
+        """Apply the rule to all parameters of a group, by what was found out at another step."""
+        params, state, updates, apart = self._known.get(id(group), NOTHING)
+        done = []
+        if params is group["params"] and state is self.state:
+            for update in updates:
+                if not self.update_together(update, group):
+                    break
+                done.append(update)
+            else:
+                if apart:
+                    self.update_apart(apart, group)
+                return
+        self.look_again(group, {id(p) for update in done for p in update.members})
+
+    def update_together(self, update, group):
+        """One native call; False, and nothing done, if it no longer fits."""
+        counts = update.counts.copy()
+        if "step" in counts:
+            counts["step"] += 1
+        numbers = self.numbers(counts, group)
+        return update.step(self.rule, numbers, counts, bool(group.get("maximize")))
+
+    def update_apart(self, params, group):
+        with flambeau.set_grad_enabled(bool(self.defaults.get("differentiable"))):
+            for p in params:
+                if p.grad is not None:
+                    self.update(p, p.grad, group)
+
+    def look_again(self, group, done):
+        """Find out which parameters can be updated together, and update those not yet done."""
+        params, updates = group["params"], []
+        apart = [p for p in params if p.grad is not None and id(p) not in done]
+        settled = False
+        if self.pointwise and not group.get("differentiable"):
+            names = functools.partial(self.remembered, group)
+            settled = self.prepare(apart, group, names) and not done
+            updates, apart = together.updates(params, self.state, names, self.counters, done)
+        for update in updates:
+            if not self.update_together(update, group):
+                apart += update.members
+                settled = False
+        self.update_apart(apart, group)
+        if not self._known:
+            self._known = {}
+        # An update also sees when a parameter without a gradient gets one, so there must be one.
+        known = (params, self.state, updates, apart) if settled and updates else NOTHING
+        self._known[id(group)] = known
+
+    def prepare(self, params, group, names):
+        """Begin the state of parameters that have none; whether the next step is like this one."""
+        fresh = [p for p in params if names(p) is not None and not self.state.get(p)]
+        if self.first_alone:
+            return not fresh
+        for p in fresh:
+            if not p.grad.is_sparse:
+                self.state_of(p, group)
+        return not any(p.grad.is_sparse for p in fresh)
 
     def update(self, p, g, group):
+        """Apply the rule to one parameter."""
         if g.is_sparse and not self.accepts_sparse(group):
             raise RuntimeError(
                 f"{type(self).__name__} does not support sparse gradients{self.no_sparse_hint}"
             )
         names = self.remembered(group, p)
         state = self.state_of(p, group) if names is not None else {}
-        if "step" in state:
-            state["step"] += 1
-        numbers = self.numbers(state, group)
+        numbers = self.numbers_of(state, group)
         tensors = [p, *(state[name] for name in names or ())]
         sign = -1 if group.get("maximize") else 1
         if g.is_sparse:
@@ -100,6 +162,22 @@ class RuleOptimizer(Optimizer):
             tensors = [flambeau.view_as_real(t) if t.is_complex() else t for t in tensors]
         self.write(tensors, g if sign > 0 else -g, numbers, group.get("differentiable"))
         return None
+
+    def numbers_of(self, state, group):
+        """The numbers of a step of one parameter; its counters move on."""
+        counts = dict(state)
+        for name in self.counters:
+            if isinstance(state.get(name), Tensor):
+                counts[name] = state[name].item()
+        if "step" in counts:
+            counts["step"] += 1
+        numbers = self.numbers(counts, group)
+        for name in self.counters:
+            if isinstance(state.get(name), Tensor):
+                state[name].fill_(counts[name])
+            elif name in state:
+                state[name] = counts[name]
+        return numbers
 
     def state_of(self, p, group):
         state = self.state[p]
@@ -147,6 +225,12 @@ def step_count(value=0.0):
     """A count as a tensor, precise enough for any number of steps."""
     wide = flambeau.get_default_dtype() == flambeau.float64
     return flambeau.tensor(value, dtype=flambeau.float64 if wide else flambeau.float32)
+
+
+def as_stored(value):
+    """A count as `step_count` holds it."""
+    wide = flambeau.get_default_dtype() == flambeau.float64
+    return value if wide else struct.unpack("f", struct.pack("f", value))[0]
 
 
 def number(value, group):

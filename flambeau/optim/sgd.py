@@ -9,6 +9,8 @@ class SGD(RuleOptimizer):
     """p <- p - lr g, where momentum replaces g by a decaying sum of past gradients."""
 
     sparse = True
+    counters = ()
+    first_alone = True
 
     def __init__(
         self,
@@ -56,12 +58,12 @@ class SGD(RuleOptimizer):
             state["momentum_buffer"] = flambeau.zeros_like(p)
         return {**state, "fresh": fresh}
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         return {
             "lr": number(group["lr"], group),
             "decay": number(group["weight_decay"], group),
             "momentum": group["momentum"],
-            "keep": 1 if state.get("fresh") else 1 - group["dampening"],
+            "keep": 1 if counts.get("fresh") else 1 - group["dampening"],
             "nesterov": group["nesterov"],
         }
 

@@ -38,9 +38,9 @@ class SparseAdam(RuleOptimizer):
             )
         super().update(p, g, group)
 
-    def numbers(self, state, group):
+    def numbers(self, counts, group):
         beta1, beta2 = group["betas"]
-        t = state["step"]
+        t = counts["step"]
         return {
             "rate": number(group["lr"], group) * (1 - beta2**t) ** 0.5 / (1 - beta1**t),
             "beta1": beta1,

@@ -10,7 +10,7 @@ F = torch.nn.functional
 
 from flambeau.devices.cpu import random as rnd  # noqa: E402
 from flambeau.devices.cpu import random_rejection as rejection  # noqa: E402
-from flambeau.devices.cpu.mersenne import STATE, Mt19937  # noqa: E402
+from flambeau.devices.cpu.mersenne import Mt19937, layout  # noqa: E402
 
 SEEDS = (0, 1234567)
 SIZES = (*range(1, 41), 100, 1000, 4099, 100_003)
@@ -27,8 +27,8 @@ def values_of(tensor):
 
 
 def check_state(rng):
-    theirs = torch.get_rng_state().numpy().view(STATE)[0]
-    ours = rng.get_state().view(STATE)[0]
+    theirs = torch.get_rng_state().numpy().view(layout())[0]
+    ours = rng.get_state().view(layout())[0]
     for field in ("seed", "left", "seeded", "next", "normal_is_valid", "float_is_valid"):
         assert ours[field] == theirs[field], field
     assert np.array_equal(ours["key"], theirs["key"])

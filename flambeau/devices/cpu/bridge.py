@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from array import array
+from collections.abc import Callable
 
 from ..libm import LIBM
 
@@ -22,7 +24,7 @@ GIL_THRESHOLD = 1 << 16
 
 _SYMBOLS = ("PyLong_AsVoidPtr", "PyLong_AsSsize_t", "PyFloat_AsDouble", "PyErr_Occurred",
             "PyList_Append", "PyObject_Free", "PyEval_SaveThread", "PyEval_RestoreThread",
-            "Py_IncRef", "Py_DecRef")
+            "Py_IncRef", "Py_DecRef", "PyObject_Vectorcall")
 
 
 class MethodDef(ctypes.Structure):
@@ -34,14 +36,97 @@ _new_function = _api.PyCFunction_NewEx
 _new_function.restype = ctypes.py_object
 _new_function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
 
-_keep_alive: list = []  # method definitions live as long as the functions made from them
+_keep_alive: list = []  # what the types made here point to
+
+
+def define(name: str, address: int, flags: int, doc: str | None = None) -> int:
+    """The address of a method definition that is never freed.
+
+    A function reads its definition when it ends itself, and that may be after every module.
+    """
+    made = MethodDef(name.encode(), address, flags, doc.encode() if doc else None)
+    _api.Py_IncRef(ctypes.py_object(made))
+    return ctypes.addressof(made)
+
+
+class Watch:
+    """Who is told of native calls, if anybody: a trace that records what an op does.
+
+    Every callable goes through one thunk, which finds its target in the array that is its `self`.
+    While `word` is 0 that costs a nanosecond; otherwise it is the address of a callable, which is
+    called with the array and the arguments, and whose result is passed on.
+    """
+
+    word = ctypes.c_int64(0)
+    thunk = 0
+    called: dict[int, Native] = {}  # by the address of the array
+
+
+class Native:
+    """What is known of a native callable: its name, and where its code is."""
+
+    __slots__ = ("_unwatched", "address", "array", "function", "name")
+
+    function: Callable
+
+    def __init__(self, name: str, address: int):
+        self.name, self.address = name, address
+        self._unwatched: Callable | None = None
+        self.array = array("q", [address])
+
+
+    @property
+    def unwatched(self) -> Callable:
+        """The callable that nobody is told of: for the one who is told, and for other threads."""
+        if self._unwatched is None:
+            self._unwatched = _new_function(define(self.name, self.address, _METH_FASTCALL), None,
+                                            None)
+        assert self._unwatched is not None
+        return self._unwatched
 
 
 def function_at(address: int, name: str):
     """A Python callable for a METH_FASTCALL function at an address."""
-    definition = MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    _keep_alive.append(definition)
-    return _new_function(ctypes.addressof(definition), None, None)
+    found = Native(name, address)
+    definition = define(name, Watch.thunk or address, _METH_FASTCALL)
+    Watch.called[id(found.array)] = found
+    found.function = _new_function(definition, id(found.array), None)
+    return found.function
+
+
+def unwatched(function):
+    """The same native callable, told to nobody."""
+    found = next((n for n in Watch.called.values() if n.function is function), None)
+    return function if found is None else found.unwatched
+
+
+THUNK_IR = """
+@flambeau_watch = external global i64
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+
+define ptr @native_thunk(ptr %self, ptr %args, i64 %n) {
+entry:
+  %who = load ptr, ptr @flambeau_watch
+  %nobody = icmp eq ptr %who, null
+  br i1 %nobody, label %usual, label %told
+usual:
+  %wordsp = getelementptr i8, ptr %self, i64 24
+  %words = load ptr, ptr %wordsp
+  %target = load ptr, ptr %words
+  %result = tail call ptr %target(ptr %self, ptr %args, i64 %n)
+  ret ptr %result
+told:
+  %more = add i64 %n, 1
+  %all = alloca ptr, i64 %more
+  store ptr %self, ptr %all
+  %rest = getelementptr ptr, ptr %all, i64 1
+  %bytes = mul i64 %n, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
+  %answer = call ptr @PyObject_Vectorcall(ptr %who, ptr %all, i64 %more, ptr null)
+  ret ptr %answer
+}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
 
 
 _UNBOX = {"p": ("PyLong_AsVoidPtr", "ptr"), "q": ("PyLong_AsSsize_t", "i64"),
@@ -133,6 +218,7 @@ class Jit:
             add(name, address(getattr(_api, name)))
         add("_Py_NoneStruct", id(None))
         add("PyTuple_Type", id(tuple))
+        add("flambeau_watch", ctypes.addressof(Watch.word))
         library = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
         for name in LIBM:
             for spelled in (name, name + "f"):

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-from pathlib import Path
 
 from ...core.kernel import Kernel, listing, verify
 from ..switches import switch
+from . import memory, threads
 from .bridge import function_at, jit, wrapper_ir
-from .cache import Cache
+from .objects import addresses, cache
+
+__all__ = ["ADDRESSES", "KERNELS", "addresses", "cache", "compile_kernel", "load_or_build",
+           "memory"]
+
+#: the kernel behind a callable
+KERNELS: dict = {}
 
 #: where the kernel behind a callable is, for native code that calls it directly
 ADDRESSES: dict = {}
 
 ATTRIBUTES = '\nattributes #0 = { nounwind "no-trapping-math"="true" }\n'
-
-
-@functools.cache
-def cache() -> Cache:
-    """The cache of this process, stamped with all that decides what code is generated."""
-    j = jit()
-    here = Path(__file__).parent
-    sources = [here / "bridge.py", here / "gemm.py", *sorted(here.parent.glob("*.py")),
-               *sorted((here.parent / "elementary").glob("*.py"))]
-    generator = hashlib.sha256()
-    for source in sources:
-        generator.update(source.read_bytes())
-    version = ".".join(map(str, j.llvm.llvm_version_info))
-    return Cache(f"{j.cpu} {j.features} llvm {version} {generator.hexdigest()}")
 
 
 @functools.cache
@@ -43,7 +34,9 @@ def compile_kernel(kernel: Kernel):
     store = cache()
     key = store.key(text)
     name = f"k_{key[:24]}"
-    return load_or_build(key, name, lambda: _kernel_ir(kernel, name))
+    function = load_or_build(key, name, lambda: _kernel_ir(kernel, name))
+    KERNELS[function] = kernel
+    return function
 
 
 def _kernel_ir(kernel: Kernel, name: str) -> str:
@@ -53,18 +46,9 @@ def _kernel_ir(kernel: Kernel, name: str) -> str:
             + wrapper_ir(name, param_kinds(kernel), not kernel.dense))
 
 
-def addresses(key: str, names, build_ir, optimise: bool = False) -> list[int]:
-    """Where functions are, of machine code by key, compiled from `build_ir()` if not on disk."""
-    store, j = cache(), jit()
-    code = store.get(key)
-    if code is None:
-        code = j.compile(build_ir(), optimise)
-        store.put(key, code)
-    return j.load(code, *names)
-
-
 def load_or_build(key: str, name: str, build_ir):
     """A callable over machine code that has a kernel of this name and its wrapper."""
+    threads.publish()
     wrapper, address = addresses(key, (f"{name}_py", name), build_ir)
     function = function_at(wrapper, name)
     ADDRESSES[function] = address

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 
-from .bridge import STORAGE_IR, make_storage_type
-from .compile import addresses, cache
+from .bridge import STORAGE_IR, THUNK_IR, Watch, make_storage_type
+from .objects import addresses, cache
 
 ALIGNMENT = 64
 SLAB = 1 << 20
@@ -21,8 +21,10 @@ BATCH, BATCH_BYTES = 64, 1 << 17
 #: idle bytes in large blocks beyond which they are returned to the system
 IDLE_LIMIT = 1 << 30
 
-Storage: type = make_storage_type(
-    *addresses(cache().key(STORAGE_IR), ("storage_dealloc",), lambda: STORAGE_IR))
+_dealloc, Watch.thunk = addresses(cache().key(STORAGE_IR + THUNK_IR),
+                                  ("storage_dealloc", "native_thunk"),
+                                  lambda: STORAGE_IR + THUNK_IR)
+Storage: type = make_storage_type(_dealloc)
 
 _pools: dict[int, list] = {}
 

@@ -1,43 +1,45 @@
 """The CPU's random numbers: torch's streams, number for number, from the same seed.
 
 Each function takes an `Mt19937`, draws `n` numbers of one torch dtype from it and uses up as much
-of the stream as torch does. Arrays come back flat, in the order torch visits memory (see
-`fill_order`); bfloat16 comes as float32 already rounded to bfloat16.
+of the stream as torch does: into memory at an address, or into a flat array that it returns.
+Either is in the order torch visits memory (see `fill_order`); arrays of bfloat16 come as float32.
 """
 
+from __future__ import annotations
+
+import ctypes
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.lazily import np
-from .shuffle import shuffle
-
-CHUNK = 1 << 15  # elements drawn at once, so that what lies between stays in the cache
+from .foundry import machine_code
+from .mersenne import code
 
 
 class Number(NamedTuple):
     """What drawing needs to know of a dtype."""
 
-    kind: type      # the numpy type that carries it
+    kind: str       # the numpy type that carries it in an array
     digits: int     # bits of its mantissa; 0 for integers
     top: int        # random_() draws from 0 to top
     wide: bool      # from 64-bit words
 
 
 NUMBERS = {
-    "float16":  Number(np.float16, 11, 2**11,     False),
-    "bfloat16": Number(np.float32, 8,  2**8,      False),
-    "float32":  Number(np.float32, 24, 2**24,     False),
-    "float64":  Number(np.float64, 53, 2**53,     True),
-    "bool":     Number(np.bool_,   0,  1,         False),
-    "uint8":    Number(np.uint8,   0,  2**8 - 1,  False),
-    "int8":     Number(np.int8,    0,  2**7 - 1,  False),
-    "int16":    Number(np.int16,   0,  2**15 - 1, False),
-    "int32":    Number(np.int32,   0,  2**31 - 1, False),
-    "int64":    Number(np.int64,   0,  2**63 - 1, True),
-    "uint16":   Number(np.uint16,  0,  2**16 - 1, False),
-    "uint32":   Number(np.uint32,  0,  2**32 - 1, False),
-    "uint64":   Number(np.uint64,  0,  2**64 - 1, True),
+    "float16":  Number("float16", 11, 2**11,     False),
+    "bfloat16": Number("float32", 8,  2**8,      False),
+    "float32":  Number("float32", 24, 2**24,     False),
+    "float64":  Number("float64", 53, 2**53,     True),
+    "bool":     Number("bool",    0,  1,         False),
+    "uint8":    Number("uint8",   0,  2**8 - 1,  False),
+    "int8":     Number("int8",    0,  2**7 - 1,  False),
+    "int16":    Number("int16",   0,  2**15 - 1, False),
+    "int32":    Number("int32",   0,  2**31 - 1, False),
+    "int64":    Number("int64",   0,  2**63 - 1, True),
+    "uint16":   Number("uint16",  0,  2**16 - 1, False),
+    "uint32":   Number("uint32",  0,  2**32 - 1, False),
+    "uint64":   Number("uint64",  0,  2**64 - 1, True),
 }  # fmt: skip
 
 
@@ -65,7 +67,7 @@ def cast(values, dtype):
     kind = NUMBERS[dtype].kind
     if values.dtype == kind and dtype != "bfloat16":
         return values
-    if kind in (np.float64, np.int64):
+    if kind in ("float64", "int64"):
         return values.astype(kind)
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype == "bfloat16":
@@ -73,18 +75,6 @@ def cast(values, dtype):
         if dtype == "float16":
             values = values.astype(np.float32)
         return values.astype(kind)
-
-
-def multiply_add(x, a, b):
-    """x * a + b rounded once, for float32 or float64 arrays x."""
-    if b == 0:
-        return x if a == 1 else x * a
-    if x.dtype == np.float32:
-        return (x.astype(np.float64) * np.float64(a) + np.float64(b)).astype(np.float32)
-    product, lost = exact_product(x, a)
-    total = product + b
-    part = total - product
-    return total + ((product - (total - part)) + (b - part) + lost)
 
 
 def exact_product(x, a):
@@ -108,72 +98,62 @@ def demand(holds, message):
         raise RuntimeError(message)
 
 
-def in_chunks(draw):
-    """Draw many elements a chunk at a time: the same numbers, through less memory."""
-
-    @functools.wraps(draw)
-    def drawn(rng, n, dtype="float32", *args, **kwargs):
-        if n <= CHUNK:
-            return draw(rng, n, dtype, *args, **kwargs)
-        out = np.empty(n, NUMBERS[dtype].kind)
-        for start in range(0, n, CHUNK):
-            part = out[start : start + CHUNK]
-            part[:] = draw(rng, part.size, dtype, *args, **kwargs)
-        return out
-
-    return drawn
+# -- machine code --------------------------------------------------------------------------------
 
 
-# -- uniform numbers --------------------------------------------------------------------------
+@functools.cache
+def fill(name: str, dtype: str, *details: str):
+    """The routine (state, out, ..., n) that fills memory with numbers of a dtype."""
+    symbol = "_".join(("fill", name, dtype, *details))
+    return machine_code("fills", (symbol,), name, dtype, *details)[symbol]
 
 
-def unit(rng, n, kind=np.float64):
+def drawn(rng, n: int, dtype: str, at: int | None, run, *numbers):
+    """n elements at an address, or in a new array."""
+    if at is not None:
+        run(rng.state, at, *numbers, n)
+        return None
+    out: Any = np.empty(n, "uint16" if dtype == "bfloat16" else NUMBERS[dtype].kind)
+    run(rng.state, out.ctypes.data, *numbers, n)
+    return (out.astype(np.uint32) << np.uint32(16)).view(np.float32) if dtype == "bfloat16" else out
+
+
+# -- uniform numbers -----------------------------------------------------------------------------
+
+
+def unit(rng, n, kind="float64"):
     """n numbers of [0, 1): 53 bits of a wide word, or 24 bits of a word for float32."""
-    if kind is np.float64:
-        return (rng.wide_words(n) & np.uint64(2**53 - 1)).astype(np.float64) * 2.0**-53
-    # Signed integers convert faster, and 24 bits have no sign.
-    low_bits = (rng.words(n) & np.uint32(2**24 - 1)).view(np.int32)
-    return low_bits.astype(np.float32) * np.float32(2.0**-24)
+    return drawn(rng, n, kind, None, fill("uniform", kind), 0.0, 1.0)
 
 
 def work_kind(dtype):
     """What a floating dtype is computed in."""
-    return np.float64 if dtype == "float64" else np.float32
+    return "float64" if dtype == "float64" else "float32"
 
 
-@in_chunks
-def uniform(rng, n, dtype="float32", low=0.0, high=1.0):
+def uniform(rng, n, dtype="float32", low=0.0, high=1.0, at=None):
     """Uniform numbers of [low, high)."""
     demand(
         low <= high,
         f"uniform_ expects to return a [from, to) range, but found from={low} > to={high}",
     )
-    kind = work_kind(dtype)
-    base, width = kind(low), kind(high) - kind(low)
-    values = cast(multiply_add(unit(rng, n, kind), width, base), dtype)
-    if base == 0 and values.dtype == kind and dtype != "bfloat16":
-        return values
-    # Rounding may reach the bound that is excluded; torch then takes the other one.
-    lowest, highest = cast(np.array([low, high]), dtype)
-    return np.where(values == highest, lowest, values)
+    return drawn(rng, n, dtype, at, fill("uniform", dtype), float(low), float(high))
 
 
-@in_chunks
-def random(rng, n, dtype):
+def random(rng, n, dtype, at=None):
     """`random_()`: integers from 0 to the largest the dtype holds exactly."""
     number = NUMBERS[dtype]
     if number.wide:
-        values = rng.wide_words(n) % np.uint64(number.top + 1)
-    else:
-        values = rng.words(n).astype(np.uint64) % np.uint64(number.top + 1)
-    return cast(values.astype(np.int64), dtype)
+        return bounded(rng, n, dtype, number.top + 1, 0, at, True)
+    if number.digits:
+        return bounded(rng, n, dtype, number.top + 1, 0, at, False)
+    return drawn(rng, n, dtype, at, fill("masked_integers", dtype), number.top)
 
 
-@in_chunks
-def integers(rng, n, dtype, low, high=None):
+def integers(rng, n, dtype, low, high=None, at=None):
     """`random_(low, high)` and `randint`: integers of [low, high), without `high` up to the top."""
     if high is None and low == -(2**63):
-        return cast(rng.wide_words(n).view(np.int64), dtype)
+        return bounded(rng, n, dtype, 2**64, 0, at, True)
     number = NUMBERS[dtype]
     if high is None:
         high = number.top + 1
@@ -183,15 +163,18 @@ def integers(rng, n, dtype, low, high=None):
         low < high,
         f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}",
     )
-    return cast(bounded(rng, n, high - low, low), dtype)
+    return bounded(rng, n, dtype, high - low, low, at, high - low >= 2**28)
 
 
-def bounded(rng, n, width, low):
-    """int64 numbers of [low, low + width); ranges of 28 bits and more use 64-bit words."""
-    words = rng.wide_words(n) if width >= 2**28 else rng.words(n).astype(np.uint64)
-    if width < 2**64:
-        words = words % np.uint64(width)
-    return words.view(np.int64) + np.int64(low)
+def bounded(rng, n, dtype, width, low, at, wide: bool):
+    """Numbers of [low, low + width), of 64-bit words or of 32-bit ones."""
+    name = "wide_integers" if wide else "integers"
+    return drawn(rng, n, dtype, at, fill(name, dtype), signed(width), signed(low))
+
+
+def signed(value: int) -> int:
+    """The signed 64-bit number of the same bits."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def representable_high(high, digits):
@@ -221,77 +204,32 @@ def rounded_to_digits(value, digits):
 LARGE_PERMUTATION = (2**32 - 1) // 20
 
 
-def permutation(rng, n, dtype="int64"):
+def permutation(rng, n, dtype="int64", at=None):
     """`randperm`; from LARGE_PERMUTATION on, where 32-bit words would be visibly uneven, torch
     shuffles in another way."""
-    order = shuffled(rng, n) if n < LARGE_PERMUTATION else shuffled_inside_out(rng, n)
-    return cast(order, dtype)
+    run = code("twister_shuffle" if n < LARGE_PERMUTATION else "twister_inside_out")
+    if dtype == "int64":
+        return drawn(rng, n, dtype, at, run)
+    order = cast(drawn(rng, n, "int64", None, run), dtype)
+    return order if at is None else placed(order, dtype, at)
 
 
-def shuffled(rng, n):
-    """Fisher-Yates: each place swaps with itself or a later one."""
-    return shuffle(rng.words(max(n - 1, 0)), n)
+def placed(values, dtype: str, at: int) -> None:
+    """The elements of an array, as a dtype stores them, at an address."""
+    if dtype == "bfloat16":
+        values = (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    values = np.ascontiguousarray(values)
+    ctypes.memmove(at, values.ctypes.data, values.nbytes)
 
 
-def shuffled_inside_out(rng, n, chunk=1 << 16):
-    """Each number takes the place of itself or an earlier one, which moves to the end."""
-    order = np.empty(n, np.int64)
-    places = memoryview(order)
-    for start in range(0, n, chunk):
-        here = np.arange(start, min(start + chunk, n), dtype=np.uint64)
-        chosen = rng.wide_words(here.size) % (here + np.uint64(1))
-        for i, j in enumerate(chosen.tolist(), start):
-            places[i] = i
-            places[i] = places[j]
-            places[j] = i
-    return order
+# -- normal numbers ------------------------------------------------------------------------------
 
 
-# -- normal numbers ---------------------------------------------------------------------------
-
-
-def standard_normals(rng, n):
-    """float64 normals one after the other, beginning with the one the generator kept."""
-    if n < 16:
-        return np.array([rng.normal() for _ in range(n)], np.float64)
-    kept, rng.next_normal = rng.next_normal, None
-    have = n if kept is None else n - 1
-    u = unit(rng, 2 * (-(-have // 2))).reshape(-1, 2)
-    radius, angle = np.sqrt(-2.0 * np.log1p(-u[:, 1])), 2.0 * math.pi * u[:, 0]
-    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).ravel()
-    if have % 2:
-        rng.next_normal = float(pairs[-1])
-    return pairs[:have] if kept is None else np.concatenate([[kept], pairs[:have]])
-
-
-def normal(rng, n, dtype="float32", mean=0.0, std=1.0, contiguous=True):
+def normal(rng, n, dtype="float32", mean=0.0, std=1.0, contiguous=True, at=None):
     """Normal numbers. Short or strided tensors take the one-by-one path, others blocks of 16."""
     demand(std >= 0, f"normal expects std >= 0.0, but found std {std}")
-    if n < 16 or not contiguous:
-        return cast(multiply_add(standard_normals(rng, n), std, mean), dtype)
-    kind, whole = work_kind(dtype), n - n % 16
-    out = np.empty(n, NUMBERS[dtype].kind)
-    for start in range(0, whole, CHUNK):
-        part = out[start : min(start + CHUNK, whole)]
-        part[:] = cast(box_muller(unit(rng, part.size, kind), mean, std), dtype)
-    if n > whole:
-        # float32 and float64 draw for every element before they redo the end.
-        if dtype in ("float32", "float64"):
-            unit(rng, n - whole, kind)
-        out[n - 16 :] = cast(box_muller(unit(rng, 16, kind), mean, std), dtype)
-    return out
-
-
-def box_muller(u, mean, std):
-    """Blocks of 16 uniforms (8 for the radius, 8 for the angle) to 16 normals."""
-    kind = u.dtype.type
-    radii, turns = u.reshape(-1, 2, 8)[:, 0], u.reshape(-1, 2, 8)[:, 1]
-    radius = np.sqrt(kind(-2) * np.log(kind(1) - radii))
-    angle = kind(2 * math.pi) * turns
-    points = np.empty((len(radius), 2, 8), kind)
-    np.multiply(radius, np.cos(angle), out=points[:, 0])
-    np.multiply(radius, np.sin(angle), out=points[:, 1])
-    return multiply_add(points.reshape(-1), kind(std), kind(mean))
+    name = "normals" if n < 16 or not contiguous else "normal"
+    return drawn(rng, n, dtype, at, fill(name, dtype), float(mean), float(std))
 
 
 def normal_around(rng, mean, std, dtype="float32"):
@@ -307,51 +245,47 @@ def normal_around(rng, mean, std, dtype="float32"):
     return cast(values + np.asarray(mean, values.dtype), dtype)
 
 
-@in_chunks
-def log_normal(rng, n, dtype="float32", mean=1.0, std=2.0):
+def log_normal(rng, n, dtype="float32", mean=1.0, std=2.0, at=None):
     """exp of normal numbers drawn one by one."""
     demand(std > 0, f"log_normal_ expects std > 0.0, but found std={std}")
-    return cast(np.exp(standard_normals(rng, n) * std + mean), dtype)
+    return drawn(rng, n, dtype, at, fill("log_normal", dtype), float(mean), float(std))
 
 
-# -- from one uniform each --------------------------------------------------------------------
+# -- from one uniform each -----------------------------------------------------------------------
 
 
-@in_chunks
-def exponential(rng, n, dtype="float32", rate=1.0):
+def exponential(rng, n, dtype="float32", rate=1.0, at=None):
     """Exponential numbers of this rate."""
     demand(rate > 0, f"exponential_ expects lambda > 0.0, but found lambda={rate}")
-    return cast(-1.0 / rate * np.log1p(-unit(rng, n)), dtype)
+    return drawn(rng, n, dtype, at, fill("exponential", dtype), float(rate), 0.0)
 
 
-@in_chunks
-def geometric(rng, n, dtype="float32", p=0.5):
+def geometric(rng, n, dtype="float32", p=0.5, at=None):
     """How many trials it takes to succeed once."""
     demand(0 < p < 1, f"geometric_ expects p to be in (0, 1), but got p={p}")
-    with np.errstate(divide="ignore"):
-        return cast(np.ceil(np.log(unit(rng, n)) / math.log1p(-p)), dtype)
+    return drawn(rng, n, dtype, at, fill("geometric", dtype), float(p), 0.0)
 
 
-@in_chunks
-def cauchy(rng, n, dtype="float32", median=0.0, sigma=1.0):
+def cauchy(rng, n, dtype="float32", median=0.0, sigma=1.0, at=None):
     """Cauchy numbers."""
     demand(sigma > 0, f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    return cast(median + sigma * np.tan(math.pi * (unit(rng, n) - 0.5)), dtype)
+    return drawn(rng, n, dtype, at, fill("cauchy", dtype), float(median), float(sigma))
 
 
-@in_chunks
-def bernoulli(rng, n, dtype="float32", p=0.5):
+def bernoulli(rng, n, dtype="float32", p=0.5, at=None):
     """1 with probability p, a Python number; dropout draws its mask so, with 1 - p."""
     demand(0 <= p <= 1, f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    return cast(unit(rng, n) < p, dtype)
+    return drawn(rng, n, dtype, at, fill("bernoulli", dtype), float(p))
 
 
-def bernoulli_each(rng, probabilities, dtype="float32"):
+def bernoulli_each(rng, probabilities, dtype="float32", at=None):
     """1 with the probability given for each element; p of 64 bits uses words of 64."""
     p = np.ravel(probabilities)
-    demand(np.all((p >= 0) & (p <= 1)), "Expected p_in >= 0 && p_in <= 1 to be true, but got false")
-    kind = np.float64 if p.dtype == np.float64 else np.float32
-    return cast(unit(rng, p.size, kind) < p.astype(kind), dtype)
+    demand(not p.size or (p.min() >= 0 and p.max() <= 1),
+           "Expected p_in >= 0 && p_in <= 1 to be true, but got false")
+    kind = "float64" if p.dtype == np.float64 else "float32"
+    p = np.ascontiguousarray(p, kind)
+    return drawn(rng, p.size, dtype, at, fill("bernoulli_each", dtype, kind), p.ctypes.data)
 
 
 def rrelu(rng, x, low, high, dtype="float32"):

@@ -1,180 +1,51 @@
 """Random numbers that take an unforeseen number of tries, and choices between categories.
 
-One element at a time, because how far the stream moves depends on what was drawn before.
-Poisson: Hoermann's PTRS (1993); binomial: his BTRS; gamma: Marsaglia and Tsang (2000).
+The tries are machine code (assembly/tries.py, which names the algorithms).
 """
 
-import math
+from __future__ import annotations
+
+import functools
 
 from ...core.lazily import np
-from .random import cast, demand, exponential, unit
+from .foundry import machine_code
+from .ordering import places
+from .random import cast, demand, drawn, exponential, unit, work_kind
 
-TINY = {"float32": float(np.finfo(np.float32).tiny), "float64": float(np.finfo(np.float64).tiny)}
+TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
 
 
-def poisson(rng, rates, dtype="float32"):
+@functools.cache
+def tries(name: str, dtype: str):
+    """The routine (state, out, parameters, n) of a distribution."""
+    symbol = f"tries_{name}_{dtype}"
+    return machine_code("tries", (symbol,), name, dtype)[symbol]
+
+
+def flat(values, kind: str):
+    """One array of a kind, in memory that lies as its elements are counted."""
+    return np.ascontiguousarray(values, kind).reshape(-1)
+
+
+def poisson(rng, rates, dtype="float32", at=None):
     """A Poisson number for each rate."""
-    rates = np.ravel(rates).astype(np.float64)
+    rates = flat(rates, "float64")
     demand(np.all(rates >= 0), "invalid Poisson rate, expected rate to be non-negative")
-    return cast(np.array([poisson_one(rng, rate) for rate in rates.tolist()]), dtype)
+    return drawn(rng, rates.size, dtype, at, tries("poisson", dtype), rates.ctypes.data)
 
 
-def poisson_one(rng, rate):
-    if rate == 0:
-        return 0.0
-    return poisson_large(rng, rate) if rate >= 10 else poisson_small(rng, rate)
-
-
-def poisson_small(rng, rate):
-    """Count uniforms until their product falls to exp(-rate)."""
-    floor, product, count = math.exp(-rate), 1.0, 0
-    while True:
-        product *= rng.uniform()
-        if product <= floor:
-            return float(count)
-        count += 1
-
-
-def poisson_large(rng, rate):
-    root = math.sqrt(rate)
-    b = 0.931 + 2.53 * root
-    a = -0.059 + 0.02483 * b
-    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
-    inside = 0.9277 - 3.6224 / (b - 2)
-    while True:
-        u, v = rng.uniform() - 0.5, rng.uniform()
-        edge = 0.5 - abs(u)
-        if edge == 0:
-            continue
-        k = math.floor((2 * a / edge + b) * u + rate + 0.43)
-        if edge >= 0.07 and v <= inside:
-            return float(k)
-        if k < 0 or (edge < 0.013 and v > edge):
-            continue
-        tried = log(v) + math.log(inverse_alpha) - math.log(a / (edge * edge) + b)
-        if tried <= -rate + k * math.log(rate) - math.lgamma(k + 1):
-            return float(k)
-
-
-def log(x):
-    """Natural logarithm with log(0) = -inf."""
-    return math.log(x) if x > 0 else -math.inf
-
-
-# -- binomial ---------------------------------------------------------------------------------
-
-
-def binomial(rng, counts, probabilities, dtype="float32"):
+def binomial(rng, counts, probabilities, dtype="float32", at=None):
     """A binomial number for each count and probability, both arrays of the dtype."""
-    kind = np.float64 if dtype == "float64" else np.float32
-    counts, probabilities = np.broadcast_arrays(counts, probabilities)
-    pairs = zip(counts.ravel().astype(kind), probabilities.ravel().astype(kind), strict=True)
-    return cast(np.array([binomial_one(rng, n, p) for n, p in pairs], np.float64), dtype)
+    counts, probabilities = (flat(a, work_kind(dtype))
+                             for a in np.broadcast_arrays(counts, probabilities))
+    return drawn(rng, counts.size, dtype, at, tries("binomial", dtype), counts.ctypes.data,
+                 probabilities.ctypes.data)
 
 
-def binomial_one(rng, n, p):
-    """n and p keep their numpy type, for torch rounds the products of both to it."""
-    if n <= 0 or p <= 0:
-        return 0.0
-    if p >= 1:
-        return float(n)
-    if math.isnan(p):
-        return math.nan
-    rare = p if p <= 0.5 else type(p)(1.0 - float(p))
-    draw = binomial_large if n * rare >= 10 else binomial_small
-    successes = draw(rng, n, rare)
-    return successes if p <= 0.5 else float(n) - successes
-
-
-def binomial_small(rng, n, p):
-    """Count geometric waiting times that fit into n trials."""
-    scale, passed, count, n = float(np.log1p(-p)), 0.0, 0, float(n)
-    while True:
-        passed += math.ceil(log(u) / scale) if (u := rng.uniform()) > 0 else math.inf
-        if passed > n:
-            return float(count)
-        count += 1
-
-
-def binomial_large(rng, n, p):
-    one = type(p)(1)
-    spread = math.sqrt(n * p * (one - p))
-    b = 1.15 + 2.53 * spread
-    a = -0.0873 + 0.0248 * b + 0.01 * float(p)
-    centre = float(n * p) + 0.5
-    inside = 0.92 - 4.2 / b
-    odds = float(p / (one - p))
-    alpha = (2.83 + 5.1 / b) * spread
-    mode = math.floor((n + one) * p)
-    n = float(n)
-    while True:
-        u, v = rng.uniform() - 0.5, rng.uniform()
-        edge = 0.5 - abs(u)
-        if edge == 0:
-            continue
-        k = math.floor((2 * a / edge + b) * u + centre)
-        if k < 0 or k > n:
-            continue
-        if edge >= 0.07 and v <= inside:
-            return float(k)
-        if log(v * alpha / (a / (edge * edge) + b)) <= binomial_bound(n, k, mode, odds):
-            return float(k)
-
-
-def binomial_bound(n, k, mode, odds):
-    """log of how likely k is against the mode."""
-    return (
-        (mode + 0.5) * math.log((mode + 1) / (odds * (n - mode + 1)))
-        + (n + 1) * math.log((n - mode + 1) / (n - k + 1))
-        + (k + 0.5) * math.log(odds * (n - k + 1) / (k + 1))
-        + stirling_tail(mode)
-        + stirling_tail(n - mode)
-        - stirling_tail(k)
-        - stirling_tail(n - k)
-    )
-
-
-def stirling_tail(k):
-    """log(k!) less Stirling's formula for it: exact for few, a series for many."""
-    if k < 10:
-        return math.lgamma(k + 1) - (
-            0.5 * math.log(2 * math.pi) + (k + 0.5) * math.log(k + 1) - (k + 1)
-        )
-    square = (k + 1) * (k + 1)
-    return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
-
-
-# -- gamma and what follows from it -----------------------------------------------------------
-
-THIRD = np.float32(1) / np.float32(3)
-SQUEEZE = float(np.float32(0.0331))
-
-
-def standard_gamma(rng, shapes, dtype="float32"):
+def standard_gamma(rng, shapes, dtype="float32", at=None):
     """A gamma number of scale 1 for each shape parameter, an array of the dtype."""
-    kind = np.float64 if dtype == "float64" else np.float32
-    drawn = [gamma_one(rng, a) for a in np.ravel(shapes).astype(kind)]
-    return np.maximum(cast(np.array(drawn, np.float64), dtype), kind(TINY[dtype]))
-
-
-def gamma_one(rng, a):
-    """`a` keeps its numpy type, for torch rounds what is computed of it alone to that."""
-    scale = 1.0
-    if a < 1:
-        if a == 0:
-            return 0.0
-        scale = (1 - rng.uniform()) ** float(type(a)(1) / a)
-        a = a + type(a)(1)
-    d = float(a - type(a)(THIRD))
-    c = 1.0 / math.sqrt(9.0 * d)
-    while True:
-        x = rng.normal()
-        y = 1.0 + c * x
-        if y <= 0:
-            continue
-        v, u, xx = y * y * y, 1 - rng.uniform(), x * x
-        if u < 1.0 - SQUEEZE * xx * xx or math.log(u) < 0.5 * xx + d * (1.0 - v + math.log(v)):
-            return scale * d * v
+    shapes = flat(shapes, work_kind(dtype))
+    return drawn(rng, shapes.size, dtype, at, tries("gamma", dtype), shapes.ctypes.data)
 
 
 def dirichlet(rng, concentrations, dtype="float32"):
@@ -189,6 +60,29 @@ def dirichlet(rng, concentrations, dtype="float32"):
 # -- categories -------------------------------------------------------------------------------
 
 
+@functools.cache
+def choosing(dtype: str):
+    """Routines (weights, width, total) -> 0 if they are fit, and the race of each row."""
+    names = (f"weights_{dtype}", f"race_{dtype}")
+    found = machine_code("choices", names, dtype)
+    return tuple(found[name] for name in names)
+
+
+FAULTS = {
+    1: "probability tensor contains either `inf`, `nan` or element < 0",
+    2: "invalid multinomial distribution (sum of probabilities <= 0)",
+}
+
+
+def choose_one(rng, weights: int, width: int, total: int, dtype: str, spare: int, out: int) -> None:
+    """One category for each row of `total` weights at an address; `spare` has room for as many."""
+    fit, race = choosing(dtype)
+    fault = fit(weights, width, total)
+    demand(not fault, FAULTS.get(fault, ""))
+    exponential(rng, total, dtype, 1.0, spare)
+    race(weights, spare, out, width, total)
+
+
 def multinomial(rng, weights, n, replacement=False, dtype="float32"):
     """n category numbers for a vector or for each row of weights, int64."""
     rows = np.atleast_2d(weights)
@@ -201,14 +95,8 @@ def multinomial(rng, weights, n, replacement=False, dtype="float32"):
 
 
 def check_weights(rows):
-    demand(
-        np.all(np.isfinite(rows)) and np.all(rows >= 0),
-        "probability tensor contains either `inf`, `nan` or element < 0",
-    )
-    demand(
-        np.all(rows.sum(-1) > 0),
-        "invalid multinomial distribution (sum of probabilities <= 0)",
-    )
+    demand(np.all(np.isfinite(rows)) and np.all(rows >= 0), FAULTS[1])
+    demand(np.all(rows.sum(-1) > 0), FAULTS[2])
 
 
 def with_replacement(rng, row, n):
@@ -216,7 +104,10 @@ def with_replacement(rng, row, n):
     running = np.cumsum(row, dtype=np.float64 if row.dtype == np.float64 else np.float32)
     running /= running[-1]
     running[-1] = 1
-    return np.searchsorted(running.astype(np.float64), unit(rng, n), side="left")
+    running, drawn_at, found = running.astype(np.float64), unit(rng, n), np.empty(n, np.int64)
+    places("float64")(running.ctypes.data, drawn_at.ctypes.data, found.ctypes.data, running.size,
+                      max(n, 1), 0, 0, n)
+    return found
 
 
 def without_replacement(rng, rows, n, dtype):

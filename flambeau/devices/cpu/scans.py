@@ -1,12 +1,45 @@
-"""Running sums of exponentials, as numpy computes them."""
+"""Running results along rows: machine code (assembly/scans.py), or numpy for complex numbers."""
 
 from __future__ import annotations
 
+import functools
+
 from ...core.lazily import np
+from .foundry import machine_code
 from .routines import routine
 
+_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+#: (dtype given, dtype made) that rows of sums and products have machine code for
+RUNNING = {("float32", "float32"), ("float64", "float64"), *((name, "int64") for name in _INTEGERS)}
+
+
+@functools.cache
+def running(name: str, source: str, target: str):
+    """cumsum or cumprod of contiguous rows: a routine (out, x, sizes), or None."""
+    if (source, target) not in RUNNING:
+        return None
+    symbol = f"{name}_{source}_{target}"
+    return machine_code("scans", (symbol,), name, source, target)[symbol]
+
+
+@functools.cache
+def running_extremes(name: str, dtype: str):
+    """cummax or cummin of contiguous rows: a routine (values, places, x, sizes), or None."""
+    if dtype not in ("float32", "float64", "int32", "int64"):
+        return None
+    symbol = f"{name}_{dtype}"
+    return machine_code("scans", (symbol,), name, dtype)[symbol]
+
+
+@functools.cache
+def running_logs(dtype: str):
+    """logcumsumexp: a routine (out, x, n, inner, total)."""
+    symbol = f"logcumsumexp_{dtype}"
+    return machine_code("scans", (symbol,), "logcumsumexp", dtype)[symbol]
+
+
 #: what sums are accumulated in
-_WIDE = {np.dtype("float16"): np.float32, np.dtype("float32"): np.float64}
+_WIDE = {"float16": "float32", "float32": "float64"}
 
 
 @routine
@@ -15,7 +48,7 @@ def logcumsumexp(input, dim):
         return input.copy()
     with np.errstate(all="ignore"):
         if input.dtype.kind != "c":
-            wide = input.astype(_WIDE.get(input.dtype, input.dtype))
+            wide = input.astype(_WIDE.get(input.dtype.name, input.dtype))
             return np.logaddexp.accumulate(wide, axis=dim).astype(input.dtype)
         return _complex_logcumsumexp(input, dim)
 

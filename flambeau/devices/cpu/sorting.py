@@ -1,19 +1,13 @@
-"""Order: sorting, selection, distinct values and searching, as numpy computes them."""
+"""Order of what native fronts leave: 0-d, empty and meta-like cases, distinct slices, membership.
+
+Elements in a row are sorted, selected and searched by machine code (see engine/ordered.py).
+"""
 
 from __future__ import annotations
 
 from ...core.lazily import np
-from .ordering import best_of_rows, ordered_rows
+from .ordering import sorted_rows
 from .routines import routine
-
-FEW = 128  # the k best are looked for one by one up to this k, and else found by sorting
-
-
-def sorted_positions(x: np.ndarray, axis: int) -> np.ndarray:
-    """Positions in stable order; NaN is the largest."""
-    if not x.size:
-        return np.zeros(x.shape, np.int64)
-    return np.swapaxes(ordered_rows(np.swapaxes(x, axis, -1), False)[1], -1, axis)
 
 
 def _scalar_pair(x):
@@ -26,80 +20,50 @@ def sort(input, dim, descending, stable):
         return _scalar_pair(input)
     if not input.size:
         return input, np.zeros(input.shape, np.int64)
-    found = ordered_rows(np.swapaxes(input, dim, -1), bool(descending))
+    found = sorted_rows(np.swapaxes(input, dim, -1), bool(descending))
     return tuple(np.swapaxes(part, -1, dim) for part in found)
 
 
 @routine
 def topk(input, k, dim, largest, sorted):
+    """Many of each row, which is sorted for them; or none."""
     if not input.ndim:
         return _scalar_pair(input)
     rows = np.swapaxes(input, dim, -1)
     if not k or not rows.size:
         found = tuple(np.zeros((*rows.shape[:-1], k), kind) for kind in (input.dtype, np.int64))
-    elif k <= FEW:
-        found = best_of_rows(rows, k, bool(largest))
     else:
-        found = tuple(part[..., :k] for part in ordered_rows(rows, bool(largest)))
+        found = tuple(part[..., :k] for part in sorted_rows(rows, bool(largest)))
     return tuple(np.swapaxes(part, -1, dim) for part in found)
 
 
-def _taken(input, at, dim, keepdim):
-    """Elements at one position in each row."""
-    at = np.expand_dims(at, dim)
-    values = np.take_along_axis(input, at, dim)
-    return (values, at) if keepdim else (values.squeeze(dim), at.squeeze(dim))
+def _none_of(input, dim: int, keepdim: bool):
+    """What one element of each row is, where there are no rows, or of a 0-d tensor."""
+    if not input.ndim:
+        return _scalar_pair(input)
+    shape = [1 if d == dim % input.ndim else n for d, n in enumerate(input.shape)
+             if keepdim or d != dim % input.ndim]
+    return np.empty(shape, input.dtype), np.empty(shape, np.int64)
 
 
 @routine
 def kthvalue(input, k, dim, keepdim):
-    if not input.ndim:
-        return _scalar_pair(input)
-    order = sorted_positions(input, dim)
-    return _taken(input, np.take(order, k - 1, axis=dim), dim, keepdim)
+    return _none_of(input, dim, keepdim)
 
 
 @routine
 def mode(input, dim, keepdim):
-    if not input.ndim:
-        return _scalar_pair(input)
-    rows = np.moveaxis(input, dim, -1)
-    order = sorted_positions(rows, -1)
-    values = np.take_along_axis(rows, order, -1)
-    place = np.arange(rows.shape[-1])
-    starts = np.ones(rows.shape, bool)
-    starts[..., 1:] = values[..., 1:] != values[..., :-1]
-    begun = np.maximum.accumulate(np.where(starts, place, 0), axis=-1)
-    longest = np.argmax(place - begun, axis=-1)
-    at = np.take_along_axis(order, longest[..., None], -1)[..., 0]
-    return _taken(input, at, dim, keepdim)
-
-
-def _median(input, dim, keepdim, propagate: bool):
-    if not input.ndim:
-        return _scalar_pair(input)
-    order = sorted_positions(input, dim)
-    size = input.shape[dim]
-    unknown = np.isnan(input) if input.dtype.kind == "f" else np.zeros(input.shape, bool)
-    if propagate:
-        rank = np.full(np.delete(input.shape, dim), (size - 1) // 2)
-        # The first NaN is the first after all numbers in a stable order.
-        numbers = size - unknown.sum(dim)
-        rank = np.where(numbers < size, numbers, rank)
-    else:
-        rank = np.maximum(size - unknown.sum(dim) - 1, 0) // 2
-    at = np.take_along_axis(order, np.expand_dims(rank, dim), dim).squeeze(dim)
-    return _taken(input, at, dim, keepdim)
+    return _none_of(input, dim, keepdim)
 
 
 @routine
 def median_along(input, dim, keepdim):
-    return _median(input, dim, keepdim, True)
+    return _none_of(input, dim, keepdim)
 
 
 @routine
 def nanmedian_along(input, dim, keepdim):
-    return _median(input, dim, keepdim, False)
+    return _none_of(input, dim, keepdim)
 
 
 # -- distinct values -----------------------------------------------------------------------------

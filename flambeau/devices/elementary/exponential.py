@@ -58,7 +58,7 @@ def _expm1_near_zero(r: Expr) -> Expr:
     return fma(r * r, polynomial(r, EXPONENTIAL[r.dtype].tail), r)
 
 
-def _reduce(x: Expr) -> tuple[Expr, Expr]:
+def reduced(x: Expr) -> tuple[Expr, Expr]:
     """exp(x) = 2**n * (1 + p): n as an integer, and p."""
     known = EXPONENTIAL[x.dtype]
     whole, n = nearest(fma(x, known.log2e, layout(x).whole))
@@ -69,7 +69,7 @@ def _reduce(x: Expr) -> tuple[Expr, Expr]:
 def exp(x: Expr) -> Expr:
     """e**(n ln 2 + r) = 2**n e**r with |r| <= ln(2) / 2, and a polynomial for e**r."""
     known = EXPONENTIAL[x.dtype]
-    n, p = _reduce(clamp(x, known.low, known.high))
+    n, p = reduced(clamp(x, known.low, known.high))
     return scale(p + 1, n)
 
 
@@ -84,14 +84,14 @@ def exp2(x: Expr) -> Expr:
 def expm1(x: Expr) -> Expr:
     """2**n (1 + p) - 1 = p 2**n + (2**n - 1), halved inside so that 2**n does not overflow."""
     known = EXPONENTIAL[x.dtype]
-    n, p = _reduce(clamp(x, known.flat, known.high))
+    n, p = reduced(clamp(x, known.flat, known.high))
     half = power_of_two(n - 1, x)
     return where(absolute(x) < 2.0 ** -(layout(x).fraction + 2), x, fma(p, half, half - 0.5) * 2)
 
 
 def tanh(x: Expr) -> Expr:
     """-expm1(y) / (2 + expm1(y)) with y = -2 |x|: small and large x are alike."""
-    n, p = _reduce(clamp(absolute(x) * -2, EXPONENTIAL[x.dtype].flat))
+    n, p = reduced(clamp(absolute(x) * -2, EXPONENTIAL[x.dtype].flat))
     power = power_of_two(n, x)
     return copysign(fma(p, power, power - 1) / fma(p, power, power + 1), x)
 

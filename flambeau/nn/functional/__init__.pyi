@@ -131,7 +131,7 @@ def elu(input: Tensor, alpha: _Any = 1.0, inplace: _bool = False) -> Tensor:
 def elu_(input: Tensor, alpha: _Any = 1.0) -> Tensor:
     """In-place form of `elu`."""
 
-def embedding(input: Tensor, weight: _Any, padding_idx: _Any = None, max_norm: _Any = None, norm_type: _Any = 2.0, scale_grad_by_freq: _bool = False, sparse: _bool = False, *, out: _Any = None) -> Tensor:
+def embedding(input: Tensor, weight: _Any, padding_idx: _Any = None, max_norm: _Any = None, norm_type: _Any = 2.0, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
     """The rows of a table that indices name."""
 
 def embedding_bag(input: Tensor, weight: _Any, offsets: _Any = None, max_norm: _Any = None, norm_type: _Any = 2, scale_grad_by_freq: _bool = False, mode: _str = 'mean', sparse: _bool = False, per_sample_weights: _Any = None, include_last_offset: _bool = False, padding_idx: _Any = None, *, out: _Any = None) -> Tensor:
@@ -299,7 +299,7 @@ def normalize(input: Tensor, p: _Any = 2.0, dim: _Any = 1, eps: _Any = 1e-12, *,
 def one_hot(tensor: _Any, num_classes: _Any = -1, *, out: _Any = None) -> Tensor:
     """Integers as vectors that are 1 at that place and 0 elsewhere."""
 
-def pad(input: Tensor, pad: _Any, mode: _str = 'constant', value: _Any = None, *, out: _Any = None) -> Tensor:
+def pad(input: Tensor, pad: _Any, mode: _str = 'constant', value: _Any = None) -> Tensor:
     """A tensor with borders: constant, reflect, replicate or circular."""
 
 def pairwise_distance(x1: _Any, x2: _Any, p: _Any = 2.0, eps: _Any = 1e-06, keepdim: _bool = False, *, out: _Any = None) -> Tensor:
@@ -338,7 +338,7 @@ def rrelu(input: Tensor, lower: _Any = 0.125, upper: _Any = 0.3333333333333333, 
 def rrelu_(input: Tensor, lower: _Any = 0.125, upper: _Any = 0.3333333333333333, training: _bool = False, *, out: _Any = None) -> Tensor:
     """In-place form of `rrelu`."""
 
-def scaled_dot_product_attention(query: _Any, key: _Any, value: _Any, attn_mask: _Any = None, dropout_p: _Any = 0.0, is_causal: _bool = False, scale: _Any = None, enable_gqa: _bool = False, *, out: _Any = None) -> Tensor:
+def scaled_dot_product_attention(query: _Any, key: _Any, value: _Any, attn_mask: _Any = None, dropout_p: _Any = 0.0, is_causal: _bool = False, scale: _Any = None, enable_gqa: _bool = False, *, out: _Any = None) -> _Any:
     """softmax(query key^T scale + mask) value"""
 
 def selu(input: Tensor, inplace: _bool = False) -> Tensor:

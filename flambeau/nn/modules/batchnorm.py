@@ -5,6 +5,7 @@ from flambeau.nn import functional as F
 from flambeau.nn import init
 from flambeau.nn.modules.lazy import LazyModuleMixin
 from flambeau.nn.modules.module import Module
+from flambeau.nn.modules.sync_norm import SynchronizedNorm
 from flambeau.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
@@ -180,24 +181,19 @@ class SyncBatchNorm(_BatchNorm):
         return distributed.get_world_size(self.process_group)
 
     def _synchronized(self, input, momentum):
-        """Sums, squares and counts are added up over the processes, gradients included."""
-        dims = [d for d in range(input.dim()) if d != 1]
-        count = flambeau.full((1,), input.numel() // input.size(1), dtype=input.dtype)
-        local = flambeau.cat([input.sum(dims), (input * input).sum(dims), count])
-        total = _SumOverProcesses.apply(local, self.process_group)
-        channels = input.size(1)
-        n = total[-1]
-        mean = total[:channels] / n
-        variance = total[channels:-1] / n - mean * mean
-        if self.track_running_stats:
+        out, mean, variance, count = SynchronizedNorm.apply(
+            input, self.weight, self.bias, self.eps, self.process_group
+        )
+        if self.track_running_stats and self.running_mean is not None:
+            n = int(count)
+            if n < 2:
+                raise ValueError("Expected more than 1 value per channel when training, got input "
+                                 f"size {input.size()}")
             with flambeau.no_grad():
-                self.running_mean.lerp_(mean.detach(), momentum)
-                self.running_var.lerp_((variance * n / (n - 1)).detach(), momentum)
-        shape = [1, channels] + [1] * (input.dim() - 2)
-        out = (input - mean.view(shape)) * (variance + self.eps).rsqrt().view(shape)
-        if self.weight is not None:
-            out = out * self.weight.view(shape)
-        return out if self.bias is None else out + self.bias.view(shape)
+                kept = self.running_mean.dtype
+                self.running_mean.lerp_(mean.to(kept), momentum)
+                self.running_var.lerp_((variance * (n / (n - 1))).to(kept), momentum)
+        return out
 
     @classmethod
     def convert_sync_batchnorm(cls, module, process_group=None):
@@ -217,23 +213,6 @@ class SyncBatchNorm(_BatchNorm):
         for name, child in module.named_children():
             module.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return module
-
-
-class _SumOverProcesses(flambeau.autograd.Function):
-    """all_reduce, whose gradient is all_reduce."""
-
-    @staticmethod
-    def forward(ctx, tensor, group):
-        ctx.group = group
-        total = tensor.clone()
-        flambeau.distributed.all_reduce(total, group=group)
-        return total
-
-    @staticmethod
-    def backward(ctx, grad):
-        total = grad.clone()
-        flambeau.distributed.all_reduce(total, group=ctx.group)
-        return total, None
 
 
 # -- lazy ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from itertools import chain, islice
 
 from flambeau import Tensor
 from flambeau.nn.modules.module import Module
+from flambeau.nn.modules.tree import MODULE
 from flambeau.nn.parameter import Parameter
 
 __all__ = [
@@ -39,7 +40,8 @@ class _ModuleSequence(Module):
         return len(self._modules)
 
     def __iter__(self):
-        return iter(self._modules.values())
+        values = self.__dict__
+        return iter([values[name] for name, kind in self._registered.items() if kind == MODULE])
 
     def _name_at(self, index):
         return next(islice(self._modules, _position(self, index), None))

@@ -106,12 +106,11 @@ class _ConvNd(Module):
         return (first, second // self.groups, *self.kernel_size)
 
     def reset_parameters(self):
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
-            if fan_in != 0:
-                bound = 1 / math.sqrt(fan_in)
-                init.uniform_(self.bias, -bound, bound)
+        """Uniform, up to one over the root of how many inputs an output sees."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))  # this slope gives just that bound
+        inputs = math.prod(self.weight.shape[1:])
+        if self.bias is not None and inputs:
+            init.uniform_(self.bias, -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
 
     def extra_repr(self):
         n = len(self.stride)

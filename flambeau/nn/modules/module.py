@@ -2,6 +2,7 @@
 
 import flambeau
 from flambeau import Tensor
+from flambeau.assemble import together
 from flambeau.nn.modules.handles import HookTable, RemovableHandle
 from flambeau.nn.modules.hooks import (
     CALL_HOOKS,
@@ -67,6 +68,10 @@ class Module(Tree, Stateful, Hooked):
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
 
+    def compile(self, *args, **kwargs):
+        """From now on, calls of this module run as compiled programs: see `flambeau.compile`."""
+        flambeau.compiler.compile_in_place(self, *args, **kwargs)
+
     def __call__(self, *args, **kwargs):
         if self._hooked:
             return call_with_hooks(self, args, kwargs)
@@ -103,13 +108,17 @@ class Module(Tree, Stateful, Hooked):
         return self
 
     def zero_grad(self, set_to_none=True):
-        """Forget the gradients of all parameters."""
-        for parameter in self.parameters():
+        """Forget the gradients of all parameters, or fill them with zeros."""
+        parameters = list(self.parameters())
+        if set_to_none:
+            together.forget_gradients(parameters)
+            return
+        if together.zero_gradients(parameters):
+            return
+        for parameter in parameters:
             if parameter.grad is None:
                 continue
-            if set_to_none:
-                parameter.grad = None
-            elif parameter.grad.grad_fn is not None:
+            if parameter.grad.grad_fn is not None:
                 parameter.grad.detach_().zero_()
             else:
                 parameter.grad.requires_grad_(False).zero_()

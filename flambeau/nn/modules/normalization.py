@@ -154,6 +154,37 @@ class LocalResponseNorm(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
+def _window_sums(x, size, before):
+    """Sums over `size` neighbouring channels, the first of them `before` channels back."""
+    around = F.pad(x, (0, 0, 0, 0, before, size - 1 - before))
+    return around.unfold(1, size, 1).sum(-1)
+
+
+class _AcrossChannels(flambeau.autograd.Function):
+    """x / (k + alpha / size * sum of squares nearby) ** beta, in torch's own reading of nearby."""
+
+    @staticmethod
+    def forward(ctx, x, size, alpha, beta, k):
+        # In torch the first channel, once in the window, never leaves it.
+        squares, reach = x * x, (size - 1) // 2
+        first, others = squares[:, :1], F.pad(squares[:, 1:], (0, 0, 0, 0, 1, 0))
+        scale = k + (first + _window_sums(others, 2 * reach + 1, reach)) * (alpha / size)
+        out = x * scale**-beta
+        ctx.save_for_backward(x, out, scale)
+        ctx.numbers = size, alpha, beta
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        x, out, scale = ctx.saved_tensors
+        size, alpha, beta = ctx.numbers
+        # Nor is the window of its gradient that of its result: it lies a channel lower.
+        before = min(int(size - (size - 1) / 2), size - 1)
+        nearby = _window_sums(g * out / scale, size, before)
+        slope = 2 * alpha * beta / size
+        return g * scale**-beta - slope * x * nearby, None, None, None, None
+
+
 class CrossMapLRN2d(Module):
     """Local response normalisation of (N, C, H, W) over neighbouring channels."""
 
@@ -167,10 +198,7 @@ class CrossMapLRN2d(Module):
     def forward(self, input):
         if input.dim() != 4:
             raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
-        before = (self.size - 1) // 2
-        squares = F.pad(input * input, (0, 0, 0, 0, before, self.size - 1 - before))
-        near = squares.unfold(1, self.size, 1).sum(-1)
-        return input * (self.k + near * (self.alpha / self.size)) ** -self.beta
+        return _AcrossChannels.apply(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

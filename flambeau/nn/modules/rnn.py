@@ -97,8 +97,16 @@ class RNNBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
+    def __getstate__(self):
+        """As torch has it: names of weights by layer and direction, too."""
+        names, size = self._flat_weights_names, 2 + 2 * self.bias + bool(self.proj_size)
+        layers = [names[i : i + size] for i in range(0, len(names), size)]
+        return {**super().__getstate__(), "_all_weights": layers,
+                "_flat_weights": self._flat_weights}
+
     def __setstate__(self, state):
         state = {"proj_size": 0, **state}
+        state.pop("_all_weights", None)
         state.pop("_flat_weights", None)
         state.pop("_flat_weight_refs", None)
         super().__setstate__(state)
@@ -107,7 +115,8 @@ class RNNBase(Module):
 
     def check_input(self, input, batch_sizes):
         dims = 3 if batch_sizes is None else 2
-        if input.dtype != self.weight_ih_l0.dtype:
+        if input.dtype != self.weight_ih_l0.dtype and not (
+                flambeau.is_autocast_enabled(input.device.type)):
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype "
                 f"({self.weight_ih_l0.dtype}). Convert input: input.to({self.weight_ih_l0.dtype}), "

@@ -114,10 +114,10 @@ class Stateful:
             if assign:
                 details = {**details, "assign_to_params_buffers": True}
             module._load_from_state_dict(local, prefix, details, True, missing, unexpected, errors)
+            below = _by_child(local, len(prefix))
             for name, child in module._named(MODULE):
                 if child is not None:
-                    inner = f"{prefix}{name}."
-                    load(child, {k: v for k, v in local.items() if k.startswith(inner)}, inner)
+                    load(child, below.get(name, {}), f"{prefix}{name}.")
             outcome = _IncompatibleKeys(missing, unexpected)
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, outcome) is not None:
@@ -247,6 +247,16 @@ class Stateful:
     def register_load_state_dict_post_hook(self, hook):
         """Run `hook(module, incompatible_keys)` after the module has loaded."""
         return self._load_state_dict_post_hooks.add(hook)
+
+
+def _by_child(state, start):
+    """The entries of each child; a look at every key for every child would be quadratic."""
+    below = {}
+    for key, value in state.items():
+        name, dot, _ = key[start:].partition(".")
+        if dot:
+            below.setdefault(name, {})[key] = value
+    return below
 
 
 class WithModule:

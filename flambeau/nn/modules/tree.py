@@ -7,6 +7,7 @@ Values live in the instance `__dict__`, so that reading one is an ordinary attri
 from collections.abc import MutableMapping
 
 from flambeau import Tensor
+from flambeau.assemble import module_changes
 from flambeau.nn.modules.handles import HookTable
 from flambeau.nn.parameter import Buffer, Parameter
 
@@ -86,6 +87,7 @@ class Tree:
     # -- attributes -----------------------------------------------------------------------
 
     def __setattr__(self, name, value):
+        module_changes[0] += 1
         if isinstance(value, (Tensor, Tree)) or name in self.__dict__.get("_registered", ()):
             self._assign(name, value)
         else:
@@ -134,6 +136,7 @@ class Tree:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name):
+        module_changes[0] += 1
         if name in self._registered:
             del self._registered[name], self.__dict__[name]
             self._non_persistent_buffers_set.discard(name)

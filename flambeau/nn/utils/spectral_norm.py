@@ -22,9 +22,8 @@ class SpectralNorm:
         self.eps = eps
 
     def reshape_weight_to_matrix(self, weight):
-        if self.dim != 0:
-            weight = weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
-        return weight.reshape(weight.size(0), -1)
+        """What `dim` numbers as rows, everything else side by side."""
+        return weight.movedim(self.dim, 0).flatten(1)
 
     def compute_weight(self, module, do_power_iteration):
         weight = getattr(module, self.name + "_orig")

@@ -68,14 +68,10 @@ class ReduceLROnPlateau(LRScheduler):
         if epoch is not None:
             warnings.warn(EPOCH_WARNING, UserWarning, stacklevel=2)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        if self._is_better(current, self.best):
-            self.best = current
-            self.num_bad_epochs = 0
-        else:
-            self.num_bad_epochs += 1
-        if self.in_cooldown:
-            self.cooldown_counter -= 1
-            self.num_bad_epochs = 0
+        better, resting = self._is_better(current, self.best), self.in_cooldown
+        self.best = current if better else self.best
+        self.cooldown_counter -= resting
+        self.num_bad_epochs = 0 if better or resting else self.num_bad_epochs + 1
         if self.num_bad_epochs > self.patience:
             self._reduce_lr()
             self.cooldown_counter = self.cooldown

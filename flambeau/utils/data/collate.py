@@ -9,7 +9,8 @@ import numpy as np
 import flambeau
 from flambeau import Tensor
 
-from .dataset import Rows
+from .dataset import Gathered
+from .lending import is_shared_place, place
 
 REFUSED = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
@@ -64,13 +65,28 @@ def _rebuilt(example, content):
 
 
 def collate_tensors(batch, *, collate_fn_map=None):
-    return flambeau.stack(batch, 0)
+    if not is_shared_place() or any(not _stacks_on(batch[0], value) for value in batch):
+        return flambeau.stack(batch, 0)
+    first = batch[0]
+    return flambeau.stack(batch, 0, out=place((len(batch), *first.shape), first.dtype))
+
+
+def _stacks_on(first, value):
+    """Whether a sample can be written straight to its place in a batch."""
+    return type(value) is Tensor and value.shape == first.shape and (
+        value.dtype is first.dtype and not value.requires_grad)
 
 
 def collate_arrays(batch, *, collate_fn_map=None):
-    if batch[0].dtype.kind in "SaUO":
-        raise TypeError(REFUSED.format(batch[0].dtype))
-    return flambeau.stack([flambeau.as_tensor(array) for array in batch], 0)
+    first = batch[0]
+    if first.dtype.kind in "SaUO":
+        raise TypeError(REFUSED.format(first.dtype))
+    if any(array.shape != first.shape or array.dtype != first.dtype for array in batch):
+        return flambeau.stack([flambeau.as_tensor(array) for array in batch], 0)
+    like = flambeau.as_tensor(first)
+    batch_of = place((len(batch), *first.shape), like.dtype)
+    np.stack(batch, 0, out=batch_of.numpy())
+    return batch_of
 
 
 def collate_numbers(batch, *, collate_fn_map=None):
@@ -104,8 +120,8 @@ default_collate_fn_map = {
 
 def default_collate(batch):
     """A batch of samples: tensors stacked, numbers made tensors, containers kept."""
-    if isinstance(batch, Rows):
-        return list(batch.tensors)
+    if isinstance(batch, Gathered):
+        return batch.collated()
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 

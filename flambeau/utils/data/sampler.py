@@ -47,6 +47,7 @@ class RandomSampler(Sampler[int]):
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
+        self.last_seed = None  # what the order of the latest epoch was drawn from
         if not isinstance(replacement, bool):
             raise TypeError(f"replacement should be a boolean value, but got {replacement=}")
         if not _is_count(self.num_samples):
@@ -59,11 +60,12 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self):
+        yield from self.order()
+
+    def order(self, seed=None):
+        """The indices; those of an earlier time again, given the `last_seed` of then."""
         n = len(self.data_source)
-        generator = self.generator
-        if generator is None:
-            generator = flambeau.Generator()
-            generator.manual_seed(draw_seed())
+        generator = self._stream(seed)
         whole, rest = divmod(self.num_samples, CHUNK if self.replacement else n)
         if self.replacement:
             for size in [CHUNK] * whole + [rest]:
@@ -72,6 +74,19 @@ class RandomSampler(Sampler[int]):
             for _ in range(whole):
                 yield from flambeau.randperm(n, generator=generator).tolist()
             yield from flambeau.randperm(n, generator=generator).tolist()[:rest]
+
+    def _stream(self, seed):
+        """The generator to draw from: the given one, or a fresh one with a seed drawn now."""
+        if self.generator is not None:
+            return self.generator
+        self.last_seed = draw_seed() if seed is None else seed
+        return flambeau.Generator().manual_seed(self.last_seed)
+
+    def permutation(self, seed=None):
+        """The order of an epoch without replacement as one array; None if it is not that simple."""
+        if self.replacement or self._num_samples is not None or self.generator is not None:
+            return None
+        return flambeau.randperm(len(self.data_source), generator=self._stream(seed)).numpy()
 
     def __len__(self):
         return self.num_samples
@@ -140,7 +155,10 @@ class BatchSampler(Sampler[list]):
         self.drop_last = drop_last
 
     def __iter__(self):
-        indices = iter(self.sampler)
+        return self.batches(iter(self.sampler))
+
+    def batches(self, indices):
+        """Lists of the given indices."""
         while batch := list(itertools.islice(indices, self.batch_size)):
             if len(batch) < self.batch_size and self.drop_last:
                 return

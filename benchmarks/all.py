@@ -1,0 +1,290 @@
+"""Every benchmark, one after the other, and benchmarks/RESULTS.md from what they find.
+
+    ./run bench                    everything: about an hour
+    ./run bench --quick            a part of each group: under five minutes
+    ./run bench --group models     some groups only; RESULTS.md is not written
+
+Both libraries sit in processes of their own that take turns; results are compared before times are;
+a figure is the best of its rounds, and the spread is that of the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import math
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+import data
+import duel
+import kernel_cases
+import model_cases
+import peer
+import peers
+import start
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "RESULTS.md"
+QUICK_MODELS = ("house MLP", "MNIST MLP", "MNIST CNN", "LSTM", "char GPT", "VAE", "tree")
+QUICK_COMPILED = ("house MLP", "MNIST MLP")
+QUICK_FIGURES = ("tensors, in order", "tensors, shuffled", "save", "load")
+TITLES = {
+    "overhead":       "what a call costs: tiny tensors, one thread",
+    "kernels":        "ops at the sizes where models use them, eager",
+    "models":         "training steps of whole models, eager",
+    "compiled":       "training steps of whole models, torch.compile beside flambeau.compile",
+    "memory":         "peak memory of training, megabytes",
+    "data":           "loaders and files, one thread",
+    "start":          "import and cold start",
+    "peers":          "one small network in five libraries",
+}  # fmt: skip
+
+
+@dataclass
+class Row:
+    """One workload: torch's and flambeau's figure in each round."""
+
+    name: str
+    threads: int
+    torch: list[float] = field(default_factory=list)
+    flambeau: list[float] = field(default_factory=list)
+    fault: str = ""
+    unit: str = "us"
+
+    @property
+    def ratio(self) -> float:
+        return min(self.torch) / max(min(self.flambeau), 1e-12)
+
+    @property
+    def spread(self) -> str:
+        each = [a / max(b, 1e-12) for a, b in zip(self.torch, self.flambeau, strict=False)]
+        return f"{min(each):.2f}-{max(each):.2f}" if len(each) > 1 else ""
+
+
+# -- the groups: each yields rows -----------------------------------------------------------------
+
+
+def take_turns(file: str, cases, threads: int, rounds: int, seconds: float):
+    """Rows of cases (name, tolerance) of a benchmark that `duel` can serve."""
+    path = str(HERE / file)
+    them: dict[str, duel.Peer] = {}
+    try:
+        for name, tolerance in cases:
+            for library in duel.LIBRARIES:
+                if library not in them or them[library].process.poll() is not None:
+                    them[library] = duel.Peer(path, library, threads)
+            yield one_case(them, Row(name.split(" | ")[0], threads), name, tolerance, rounds,
+                           seconds)
+    finally:
+        for each in them.values():
+            each.close()
+
+
+def one_case(them, row: Row, name: str, tolerance: float, rounds: int, seconds: float) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        files = [str(Path(folder) / f"{library}.npz") for library in duel.LIBRARIES]
+        for library, file in zip(duel.LIBRARIES, files, strict=True):
+            row.fault = row.fault or them[library].ask(build=name, results=file).get("fault", "")
+        if row.fault:
+            return row
+        row.fault = duel.difference(*files, tolerance)[1]
+    for _ in range(rounds):
+        for library in duel.LIBRARIES:
+            answer = them[library].ask(seconds=seconds)
+            if "fault" in answer:
+                row.fault = answer["fault"]
+                return row
+            getattr(row, library).append(answer["best"])
+    return row
+
+
+def run_overhead(quick: bool):
+    path = str(HERE / "overhead.py")
+    rows: dict[str, Row] = {}
+    for _ in range(2 if quick else 5):
+        for library in duel.LIBRARIES:
+            for name, seconds in peer.child(path, library, 1, 3 if quick else 7).items():
+                getattr(rows.setdefault(name, Row(name, 1)), library).append(seconds)
+    yield from rows.values()
+
+
+def run_kernels(quick: bool):
+    for threads in (1, 2):
+        for group in kernel_cases.GROUPS.values():
+            cases = [(name, group.tolerance) for name in group.cases
+                     if not quick or not name.endswith((" 16M", " tall", " 10k", " nt", " tt"))]
+            yield from take_turns("kernels.py", cases, threads, 2 if quick else 5,
+                                  0.02 if quick else 0.1)
+
+
+def run_models(quick: bool, how: str = "eager"):
+    chosen = model_cases.MODELS
+    if quick:
+        chosen = QUICK_MODELS if how == "eager" else QUICK_COMPILED
+    for threads in (1, 2):
+        cases = [(f"{name} | {how}", model_cases.MODELS[name][2]) for name in chosen]
+        yield from take_turns("models.py", cases, threads, 2 if quick else 6,
+                              0.15 if quick else 0.4)
+
+
+def run_compiled(quick: bool):
+    yield from run_models(quick, "segments")
+
+
+def run_memory(quick: bool):
+    import models
+
+    for name in QUICK_MODELS[1:3] if quick else model_cases.MODELS:
+        theirs, ours = (models.peak_memory(library, name, 1) for library in duel.LIBRARIES)
+        yield Row(name, 1, [theirs], [ours], unit="MB")
+
+
+def run_data(quick: bool):
+    for figure in QUICK_FIGURES if quick else data.FIGURES:
+        unit = "MB" if "memory" in figure else "us"
+        row = Row(figure, 1, unit=unit)
+        for _ in range(1 if quick or unit == "MB" else 3):
+            for library in duel.LIBRARIES:
+                getattr(row, library).append(data.child(library, figure))
+        yield row
+
+
+def run_start(quick: bool):
+    found = start.measure(2 if quick else 5)
+    bare = statistics.median(found["bare python"])
+    imports = {name: [t - bare for t in found[f"import {name}"]] for name in duel.LIBRARIES}
+    yield Row("import", 1, imports["torch"], imports["flambeau"])
+    for name in ("first step, warm cache", "first step, empty cache"):
+        yield Row(name, 1, [math.nan], found[name])
+
+
+GROUPS = {
+    "overhead": run_overhead,
+    "kernels":  run_kernels,
+    "models":   run_models,
+    "compiled": run_compiled,
+    "memory":   run_memory,
+    "data":     run_data,
+    "start":    run_start,
+}  # fmt: skip
+
+
+# -- what is written ------------------------------------------------------------------------------
+
+
+def number(value: float, unit: str) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:,.1f} MB" if unit == "MB" else f"{value * 1e6:,.1f}"
+
+
+def line_of(row: Row) -> str:
+    if row.fault or not row.torch or not row.flambeau:
+        return f"| {row.name} | {row.threads} | | | | {row.fault or 'no figure'} |"
+    ratio = "-" if math.isnan(row.ratio) else f"{row.ratio:.2f}"
+    slower = " (slower)" if row.ratio < 1 else ""
+    return (f"| {row.name} | {row.threads} | {number(min(row.torch), row.unit)} "
+            f"| {number(min(row.flambeau), row.unit)} | {ratio}{slower} | {row.spread} |")
+
+
+def sections(found: dict[str, list[Row]]) -> list[str]:
+    lines = []
+    for group, rows in found.items():
+        ratios = [row.ratio for row in rows
+                  if not row.fault and row.torch and row.flambeau and math.isfinite(row.ratio)]
+        mean = f"; geometric mean of ratios {duel.geometric_mean(ratios):.2f}, " \
+               f"slower than torch in {sum(r < 1 for r in ratios)} of {len(ratios)}" \
+            if ratios else ""
+        lines += ["", f"## {group}: {TITLES[group]}{mean}", "",
+                  "| what | threads | torch µs | flambeau µs | ratio | spread |",
+                  "|---|---|---|---|---|---|", *map(line_of, rows)]
+    return lines
+
+
+def peer_section(quick: bool) -> list[str]:
+    lines = ["", f"## peers: {TITLES['peers']}", "",
+             "784-128-10, batches of 64, SGD; each in the way its documentation shows.", "",
+             "| library | threads | first step s | a step µs |", "|---|---|---|---|"]
+    slow = ("torch compiled",) if quick else ()  # it compiles C++ for most of a minute
+    for threads in (1,) if quick else (1, 2):
+        found = peers.compare(threads, 1 if quick else 3, 0.3 if quick else 1.0, slow)
+        for name, row in found.items():
+            if "fault" in row:
+                lines.append(f"| {name} | {threads} | | {row['fault']} |")
+            else:
+                lines.append(f"| {name} | {threads} | {row['start']:.2f} "
+                             f"| {row['step'] * 1e6:.1f} |")
+    return lines
+
+
+def machine() -> list[str]:
+    """What it was measured on, and with."""
+    sys.path.insert(0, str(HERE.parent))
+    from flambeau.cli.info import processor
+
+    versions = []
+    for package in ("flambeau", "torch", "numpy", "llvmlite", "jax", "tinygrad", "mlx"):
+        try:
+            versions.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            if package == "flambeau":
+                from flambeau import __version__
+
+                versions.append(f"flambeau {__version__}")
+    load = f"; load average at the start {os.getloadavg()[0]:.1f}" \
+        if hasattr(os, "getloadavg") else ""
+    return [f"{processor()}, {os.cpu_count()} cores; {platform.system()}, "
+            f"Python {platform.python_version()}{load}.",
+            f"Versions: {', '.join(versions)}.", f"Date: {datetime.date.today()}."]
+
+
+def write(found: dict[str, list[Row]], told: list[str], quick: bool) -> None:
+    command = "./run bench --quick" if quick else "./run bench"
+    lines = ["# Benchmarks", "",
+             f"Made by `{command}`. Ratios are torch's time over flambeau's: above 1 flambeau is",
+             "faster. Processes of both libraries take turns, results are compared before times",
+             "are, a time is the best of its rounds, and the spread is that of the rounds' own",
+             "ratios. No slower result is left out; a quick run has fewer models and peers.", "",
+             *told]
+    RESULTS.write_text("\n".join(lines) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a part of each group, few rounds")
+    parser.add_argument("--group", default="", help=f"of {', '.join([*GROUPS, 'peers'])}")
+    options = parser.parse_args()
+    chosen = [name for name in options.group.split(",") if name]
+    unknown = set(chosen) - {*GROUPS, "peers"}
+    if unknown:
+        parser.error(f"no group {', '.join(unknown)}; there are {', '.join([*GROUPS, 'peers'])}")
+    began, told, found = time.perf_counter(), machine(), {}
+    for name in [n for n in GROUPS if not chosen or n in chosen]:
+        print(f"\n{name}: {TITLES[name]}", flush=True)
+        rows, started = found.setdefault(name, []), time.perf_counter()
+        for row in GROUPS[name](options.quick):
+            rows.append(row)
+            print(line_of(row), flush=True)
+        print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
+    told += sections(found)
+    if not chosen or "peers" in chosen:
+        extra = peer_section(options.quick)
+        print("\n".join(extra), flush=True)
+        told += extra
+    print(f"\n{time.perf_counter() - began:.0f} s")
+    if not chosen:
+        write(found, told, options.quick)
+        print(f"written: {RESULTS.relative_to(HERE.parent)}")
+    return int(any(row.fault for rows in found.values() for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Training steps of whole models beside torch's: ratio of times, equal losses, peak memory.
+
+    python benchmarks/models.py                             all models, eager, 1 and 2 threads
+    python benchmarks/models.py --only GPT --threads 1      models whose names hold these words
+    python benchmarks/models.py --compile                   torch.compile beside flambeau.compile
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duel
+import model_cases
+
+STEPS = 5  # whose losses are compared
+
+
+def compiled(torch, step, how: str):
+    """The step as the library's compiler makes it."""
+    if how == "eager":
+        return step
+    if torch.__name__ == "torch":
+        return torch.compile(step)
+    return torch.compile(step, fullgraph=how == "fullgraph")
+
+
+def find(name: str):
+    """The builder of a case: a model's name, and how its step is run."""
+    name, how = name.split(" | ")
+
+    def build(torch):
+        torch.manual_seed(0)
+        step = compiled(torch, model_cases.MODELS[name][0](torch), how)
+        first = True
+
+        def run():
+            nonlocal first
+            if not first:
+                return step()
+            first = False
+            torch.manual_seed(1)
+            return [step().detach() for _ in range(STEPS)]
+        return run
+    return build
+
+
+def peak_memory(library: str, name: str, threads: int) -> float:
+    """Megabytes that training adds at its peak to a process with the library; inf if it fails."""
+    command = [sys.executable, __file__, "--peak", library, "--only", name,
+               "--threads", str(threads)]
+    root = Path(__file__).resolve().parent.parent
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(root)}
+    out = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return json.loads(out.stdout.splitlines()[-1]) if out.returncode == 0 else math.inf
+
+
+def measure_peak(library: str, name: str, threads: int) -> float:
+    import resource
+
+    torch = __import__(library)
+    torch.set_num_threads(threads)
+    torch.ones(4).add(1).sum()
+    (case,) = [m for m in model_cases.MODELS if m == name]
+    before = resident()
+    torch.manual_seed(0)
+    step = model_cases.MODELS[case][0](torch)
+    for _ in range(4):
+        step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+
+
+def resident() -> float:
+    """Megabytes of memory this process has now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def run_models(names, threads: int, options) -> tuple[list, list]:
+    how = options.how
+    title = f"{how}, {threads} thread{'s' if threads > 1 else ''}"
+    print(f"\n{title:<24}{'torch us':>12}{'flambeau us':>12}{'ratio':>8}  loss error"
+          + ("" if options.no_memory else "   peak MB torch, flambeau"), flush=True)
+    cases = [(f"{name} | {how}", model_cases.MODELS[name][2]) for name in names]
+    results, rows = [], []
+    for name, result in zip(names, duel.duel(__file__, cases, threads, options.rounds,
+                                             options.seconds, 0.0), strict=True):
+        result.name = name
+        line = duel.line_of(result, 24)
+        if not options.no_memory:
+            result.peaks = [peak_memory(library, name, threads) for library in duel.LIBRARIES]
+            line += "   " + "  ".join(f"{mb:.1f}" for mb in result.peaks)
+            rows.append((f"{title}: {name}: memory, torch / flambeau",
+                         result.peaks[0] / max(result.peaks[1], 0.1), 1.0))
+        print(line, flush=True)
+        results.append(result)
+    return results, rows
+
+
+def judge(results, threads: int, how: str) -> list[tuple]:
+    where = f"{how}, {threads} thread{'s' if threads > 1 else ''}"
+    rows = [(f"{where}: {r.name}", r.ratio if math.isfinite(r.flambeau) else 0.0,
+             model_cases.MODELS[r.name][1]) for r in results]
+    rows += [(f"{where}: {r.name}: {r.fault}", -1, 0) for r in results if r.fault]
+    large = [r.ratio for r in results
+             if model_cases.MODELS[r.name][1] == 1.0 and math.isfinite(r.flambeau)]
+    if large:
+        rows.append((f"{where}: larger models, geometric mean", duel.geometric_mean(large), 1.3))
+    return rows
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="words in the names of models, any of them")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--compile", nargs="?", const="segments", default="eager", dest="how",
+                        choices=("segments", "fullgraph"))
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--output", help="a .json file")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.rounds = options.rounds or (3 if options.quick else 6)
+    options.seconds = options.seconds or (0.1 if options.quick else 0.4)
+    return options
+
+
+def main() -> int:
+    options = parse()
+    if options.serve:
+        duel.serve(options.serve, int(options.threads), find)
+        return 0
+    if options.peak:
+        print(json.dumps(measure_peak(options.peak, options.only, int(options.threads))))
+        return 0
+    words = [word for word in options.only.split(",") if word]
+    names = [n for n in model_cases.MODELS if not words or any(word in n for word in words)]
+    rows, kept = [], {}
+    for threads in map(int, options.threads.split(",")):
+        results, memory = run_models(names, threads, options)
+        rows += judge(results, threads, options.how) + memory
+        kept[threads] = [{**vars(r), "ratio": r.ratio} for r in results]
+    failed = duel.verdict(rows)
+    if options.output:
+        Path(options.output).write_text(json.dumps(kept, indent=1) + "\n")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

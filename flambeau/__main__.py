@@ -1,0 +1,7 @@
+"""python -m flambeau"""
+
+import sys
+
+from flambeau.cli import main
+
+sys.exit(main())

@@ -1,0 +1,29 @@
+"""compile: the same program, faster; never another meaning.
+
+    trace      real Python on traced tensors, hop by hop through known paths
+    capture    an unknown path: ops run for real and are recorded
+    tape       what ops ask of the machine: launches on buffers
+    simplify   what nobody needs is not computed
+    fuse       launches that share a loop
+    place      buffers that share bytes
+    program    one native call
+    reverse    the way back, as a program of its own
+    script     a whole call without Python, for fullgraph=True
+"""
+
+from __future__ import annotations
+
+from .api import (
+    Compiled,
+    compile,
+    compile_in_place,
+    disable,
+    explain,
+    is_compiling,
+    is_dynamo_compiling,
+    is_exporting,
+    reset,
+)
+
+__all__ = ["Compiled", "compile", "compile_in_place", "disable", "explain", "is_compiling",
+           "is_dynamo_compiling", "is_exporting", "reset"]

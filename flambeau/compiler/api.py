@@ -1,0 +1,267 @@
+"""What users call: compile, disable, explain, reset."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+import weakref
+from typing import Any
+
+from ..engine import eager
+from .report import Report
+from .script import Script, modules_of
+from .segment import Step
+from .trace import ANOTHER_PATH, Tracer
+
+#: so many ways through a function are remembered with fullgraph=True
+SCRIPTS = 8
+#: a function that is on new paths in most of its calls, after so many of them, runs eagerly
+PATIENCE = 64
+
+_all: weakref.WeakSet = weakref.WeakSet()
+
+
+class Compiled:
+    """A function whose op calls run as programs.
+
+    >>> import flambeau
+    >>> @flambeau.compile
+    ... def f(x):
+    ...     return (x * 2 + 1).relu().sum()
+    >>> f(flambeau.tensor([1.0, -3.0]))
+    tensor(3.)
+    """
+
+    def __init__(self, function, fullgraph: bool = False, verify: int = 0):
+        self.function, self.fullgraph, self.verify = function, fullgraph, verify
+        functools.update_wrapper(self, function, updated=())
+        self.reset()
+        _all.add(self)
+
+    def reset(self) -> None:
+        """Forget all paths."""
+        self.root = Step()
+        self.report = Report(getattr(self.function, "__name__", type(self.function).__name__))
+        self.scripts: list[Script] = []  # the one played last comes first
+        self.trained: list = []  # leaves that the call gives gradients to
+        self.met: list = []      # tensors from outside that the last traced call used
+        self.tagged: list = []   # parameters and buffers of modules that the function reaches
+        self.changes = -1
+        self.given_up = False
+
+    def __get__(self, instance, owner=None):
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args, **kwargs):
+        if eager.tracers or self.given_up:
+            return self.function(*args, **kwargs)
+        writing = None
+        if self.fullgraph:
+            for k, script in enumerate(self.scripts):
+                found = script.play(args, kwargs)
+                if found is not None:
+                    if k:
+                        self.scripts.insert(0, self.scripts.pop(k))
+                    return found[0]
+            writing = Script(self.function, args, kwargs, self.trained, self.met)
+        return self._traced(args, kwargs, writing)
+
+    def _traced(self, args, kwargs, writing):
+        report = self.report
+        report.calls += 1
+        tracer = Tracer(self.root, report, writing, self.verify)
+        tracer.trace_on((*args, *kwargs.values()))
+        tracer.trace_on(self._reached())
+        eager.tracers.append(tracer)
+        finished = False
+        try:
+            result = self.function(*args, **kwargs)
+            finished = True
+        finally:
+            try:
+                tracer.close(finished)
+            finally:
+                eager.tracers.remove(tracer)
+                held = list(eager.constants)
+                eager.constants.clear()
+        self.verify = max(0, self.verify - 1)
+        if tracer.captured:
+            report.captured += 1
+            self._lose_patience()
+        if writing is not None:
+            self.met = [*writing.met, *held]
+            if writing.finish(result, held):
+                self.scripts = [writing, *self.scripts[:SCRIPTS - 1]]
+            elif writing.reason == ANOTHER_PATH:
+                self.root = Step()  # the next call learns this path as a whole
+            elif not tracer.captured:
+                raise RuntimeError(f"compile: {report.name} cannot be one program with "
+                                   f"fullgraph=True: {writing.reason}")
+            self.trained = writing.trained
+        return result
+
+    def _reached(self) -> list:
+        """Parameters and buffers of the modules that the function's code can reach."""
+        if self.changes != eager.module_changes[0]:
+            self.changes = eager.module_changes[0]
+            self.tagged = [t for module in modules_of(self.function)
+                           for t in (*module.parameters(), *module.buffers())]
+        return self.tagged
+
+    def _lose_patience(self) -> None:
+        report = self.report
+        if report.captured >= PATIENCE and 2 * report.captured > report.calls:
+            self.given_up = True
+            warnings.warn(
+                f"compile: {report.name} took a new path in {report.captured} of "
+                f"{report.calls} calls, so it runs eagerly from now on. flambeau.compiler.explain "
+                "shows where paths part; numbers that change, or shapes that are never the same, "
+                "are the usual reasons.", stacklevel=4)
+
+    def __reduce__(self):
+        return Compiled, (self.function, self.fullgraph)
+
+
+def compile(model=None, *, fullgraph: bool = False, dynamic=None, backend="inductor", mode=None,
+            options=None, disable: bool = False, verify: int = 0):
+    """The same function or module, faster.
+
+    It runs the real Python; op calls are recorded once and then run as native programs. With
+    fullgraph=True Python is skipped as long as nothing it depends on has changed. `verify=n`
+    compares the first n calls with eager ones. backend, mode, options and dynamic are accepted for
+    the sake of PyTorch programs: there is one way to compile here.
+
+    >>> import flambeau
+    >>> double = flambeau.compile(lambda x: x * 2)
+    >>> double(flambeau.tensor([1.0, 2.0]))
+    tensor([2., 4.])
+    """
+    if model is None:
+        return functools.partial(compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend,
+                                 mode=mode, options=options, disable=disable, verify=verify)
+    if disable or isinstance(model, Compiled):
+        return model
+    if not callable(model):
+        raise TypeError(f"compile: a function or a module is needed, not {type(model).__name__}")
+    if hasattr(model, "forward") and hasattr(model, "_registered"):
+        return _compiled_module(model, fullgraph, verify)
+    return Compiled(model, fullgraph, verify)
+
+
+def _compiled_module(module, fullgraph: bool, verify: int):
+    """A module that shares everything with another, and whose calls are compiled."""
+    twin: Any = object.__new__(_compiled_class(type(module)))
+    twin.__dict__ = module.__dict__
+    call = type(module).__call__
+    function = functools.wraps(type(module).forward)(
+        lambda *args, **kwargs: call(twin, *args, **kwargs))
+    function.__name__ = type(module).__name__
+    _calls[twin] = Compiled(function, fullgraph, verify)
+    return twin
+
+
+def compile_in_place(module, fullgraph: bool = False, verify: int = 0, **_) -> None:
+    """From now on, calls of this module are compiled."""
+    if _is_compiled_module(module):
+        return
+    cls = type(module)
+    function = functools.wraps(cls.forward)(
+        lambda *args, **kwargs: cls.__call__(module, *args, **kwargs))
+    function.__name__ = cls.__name__
+    module.__class__ = _compiled_class(cls)
+    _calls[module] = Compiled(function, fullgraph, verify)
+
+
+_calls: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def _compiled_class(cls: type) -> Any:
+    if cls not in _classes:
+        _classes[cls] = _new_class(cls)
+    return _classes[cls]
+
+
+_classes: dict[type, type] = {}
+
+
+def _new_class(cls: Any) -> type:
+    def __call__(self, *args, **kwargs):
+        return _calls[self](*args, **kwargs)
+
+    def __deepcopy__(self, memo):
+        original = object.__new__(cls)
+        original.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return compile(original, fullgraph=_calls[self].fullgraph)
+
+    def __reduce__(self):
+        original = object.__new__(cls)
+        original.__dict__ = self.__dict__
+        return compile, (original,)
+
+    return type(cls.__name__, (cls,), {
+        "__call__": __call__, "__deepcopy__": __deepcopy__, "__reduce__": __reduce__,
+        "__reduce_ex__": lambda self, protocol: __reduce__(self), "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__, "__doc__": cls.__doc__,
+        "_orig_mod": property(lambda self: self)})
+
+
+def report_of(compiled) -> Report:
+    """What happened to a compiled function or module so far."""
+    found = compiled if isinstance(compiled, Compiled) else _calls.get(compiled)
+    if found is None:
+        raise TypeError(f"explain: {type(compiled).__name__} is not compiled")
+    return found.report
+
+
+def explain(function, *args, **kwargs) -> Report:
+    """Segments, programs, breaks and their lines, after calling a function twice.
+
+    Of what is compiled already, and called without arguments, it tells what happened so far.
+    """
+    if isinstance(function, Compiled) or _is_compiled_module(function):
+        compiled = function
+    else:
+        compiled = compile(function)
+    if args or kwargs or compiled is not function:
+        for _ in range(2):
+            compiled(*args, **kwargs)
+    return report_of(compiled)
+
+
+def _is_compiled_module(function) -> bool:
+    try:
+        return function in _calls
+    except TypeError:
+        return False
+
+
+def disable(function=None, recursive: bool = True, *, reason=None):
+    """A function that is never part of a program: it runs on real tensors, by itself."""
+    if function is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+
+    @functools.wraps(function)
+    def by_itself(*args, **kwargs):
+        return eager.plainly(function, *args, **kwargs)
+
+    return by_itself
+
+
+def reset() -> None:
+    """Forget everything that was compiled."""
+    for compiled in list(_all):
+        compiled.reset()
+
+
+def is_compiling() -> bool:
+    """Whether a compiled function is at work."""
+    return eager.tracing()
+
+
+is_dynamo_compiling = is_compiling
+
+
+def is_exporting() -> bool:
+    """Whether a program is being exported."""
+    return False

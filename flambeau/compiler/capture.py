@@ -1,0 +1,336 @@
+"""An unknown path: ops run for real, on twins of the phantoms Python sees, and are recorded."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import eager, subclass
+from ..engine.node import next_sequence
+from ..engine.tensor import LEAF, Size, Tensor
+from .phantom import GRAPH, HAS_NODE, extent_of, plain, state_of, traced
+from .reverse import boundary_of, graph_is_ours, rehearse
+from .segment import Chain, Result, Same, Several, Step
+from .tape import Recorder, release_quarantine
+
+
+class Unkeyed(Exception):
+    """Something that a path cannot be known by, or made again from."""
+
+
+class Capture:
+    """The part of a trace that is at work on unknown paths."""
+
+    # What the trace has, see trace.py.
+    recorder: Any
+    chain: Any
+    report: Any
+    step: Step
+    inside: bool
+    captured: bool
+    added: int
+    known: dict[int, int]
+    values: list[Tensor]
+    twins: list[Tensor]
+    outside: list[Tensor]
+    seen: list[tuple]
+    numbers: list[float]
+    tagged: list[Tensor]
+    boundaries: list[tuple]
+    phantom: Callable
+    flush: Callable
+    live: Callable
+    trace_on: Callable
+    _untag: Callable
+    _retag: Callable
+    _catch_up: Callable
+
+    # -- one op ----------------------------------------------------------------------------------
+
+    def capture(self, op, args, kwargs, key, numbers):
+        """Run an op call for real, and add it to the tree."""
+        self._begin()
+        self._catch_up()
+        fresh = [_another(v) for v in numbers]
+        swap = iter(fresh)
+        real = [self._real(a, swap) for a in args]
+        named = {k: self._real(v, swap) for k, v in kwargs.items()}
+        before = [(t.sig, t.node is not None) for t in self.twins]
+        result = self._recorded(subclass.function_of(op), real, named, fresh)
+        reason, made, template = self.recorder.reason or self._beyond(), None, None
+        if reason is None:
+            first = len(self.values)
+            try:
+                made, template = self._wrapped(result)
+            except Unkeyed as why:
+                reason = str(why)
+                del self.values[first:], self.twins[first:], self.chain.results[first:]
+                self.known.clear()
+                self.seen.clear()
+                self._catch_up()
+        if reason is not None:
+            return self._broken(op, key, reason, result)
+        self._catch_up()
+        self.step = self._new_step(op, args, kwargs, key, numbers, template, before)
+        return made
+
+    def _begin(self) -> None:
+        if self.recorder is None:
+            self.recorder, self.chain = Recorder(), Chain(next_sequence())
+            self.captured = True
+        for x in self.outside[self.added:]:
+            sig, x.sig = x.sig, plain(x.sig)
+            self.recorder.add_outside(*extent_of(x), x.ptr)
+            x.sig = sig
+            if state_of(x) == HAS_NODE:
+                self.boundaries.append((x, x.node, boundary_of(x)))
+        self.added = len(self.outside)
+        self.seen = [(x.sig, x.node) for x in self.outside]
+
+    def _recorded(self, function, real, named, fresh):
+        self._untag()
+        self.inside = True
+        self.recorder.start(fresh)
+        try:
+            return function(*real, **named)
+        finally:
+            self.recorder.stop()
+            self.inside = False
+            self._retag()
+
+    def _real(self, a, swap):
+        """An argument with twins for phantoms, and floats as objects of their own."""
+        if isinstance(a, Tensor):
+            code = self.known.get(id(a))
+            return a if code is None or code < 0 else self.twins[code]
+        kind = type(a)
+        if kind is float:
+            return next(swap)
+        if kind is list or kind is tuple or kind is Size:
+            return kind([self._real(v, swap) for v in a])
+        if kind is slice:
+            return slice(*(self._real(v, swap) for v in (a.start, a.stop, a.step)))
+        return a
+
+    # -- results ---------------------------------------------------------------------------------
+
+    def _wrapped(self, result):
+        """(what Python gets, the template it is made from next time)."""
+        if isinstance(result, Tensor):
+            known = self._known_result(result)
+            return known if known is not None else self._new_result(result)
+        kind = type(result)
+        if isinstance(result, (tuple, list)) and kind is not Size:
+            pairs = [self._wrapped(r) for r in result]
+            parts = [p for p, _ in pairs]
+            made = kind(*parts) if hasattr(result, "_fields") else kind(parts)
+            return made, Several(kind, tuple(t for _, t in pairs))
+        if result is None or isinstance(result, (bool, int, float, complex, str, Size)):
+            return result, result
+        raise Unkeyed(f"a result of type {kind.__name__}")
+
+    def _known_result(self, result: Tensor):
+        for number, twin in enumerate(self.twins):
+            if twin is result:
+                return self.values[number], Same(number)
+        code = self.known.get(id(result))
+        return (result, Same(code)) if code is not None and code < 0 else None
+
+    def _new_result(self, result: Tensor):
+        if type(result) is not Tensor:
+            raise Unkeyed(f"a result of type {type(result).__name__}")
+        if result.node is LEAF:
+            raise Unkeyed("a new leaf")
+        place = self.recorder.find(result.ptr) if result.sig.nbytes else None
+        if place is None:
+            raise Unkeyed("a result in memory nobody named")
+        self.recorder.seen(place)
+        made = Result(result.sig, place, result.node is not None)
+        self.twins.append(result)
+        self.chain.results.append(made)
+        return self.phantom(made), made
+
+    def _beyond(self) -> str | None:
+        """Why an op that has run changed more than a path can express, if it did."""
+        for x, (sig, node) in zip(self.outside, self.seen, strict=True):
+            if x.sig is not sig or x.node is not node:
+                return "it gives a tensor from outside another place in the graph"
+        return None
+
+    def _broken(self, op, key, reason: str, result):
+        """The op has run; the path goes on after it with a new segment."""
+        self.step.children[key] = Step(reason=reason)
+        self.report.broke(op, reason)
+        given = self._given_back(result)
+        self.flush(f"{getattr(op, 'name', op)}: {reason}")
+        self.trace_on(given)
+        return given
+
+    def _given_back(self, result):
+        """A real result, with phantoms in place of their twins."""
+        if isinstance(result, Tensor):
+            known = self._known_result(result)
+            return result if known is None else known[0]
+        if isinstance(result, (tuple, list)) and type(result) is not Size:
+            parts = [self._given_back(r) for r in result]
+            kind = type(result)
+            return kind(*parts) if hasattr(result, "_fields") else kind(parts)
+        return result
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _new_step(self, op, args, kwargs, key, numbers, template, before) -> Step:
+        chain, recorder = self.chain, self.recorder
+        chain.add(recorder, len(self.numbers))
+        self.numbers += numbers
+        step = Step()
+        step.chain, step.end, step.result = chain, len(chain.launches), template
+        step.baked = None if len(recorder.met) == len(numbers) else list(numbers)
+        step.call = (op, [self._coded(a) for a in args],
+                     {k: self._coded(v) for k, v in kwargs.items()})
+        step.values, step.outside = len(self.values), len(self.outside)
+        step.changes = [(k, (t.sig, t.node is not None)) for k, (t, was) in enumerate(
+            zip(self.twins, before, strict=False)) if (t.sig, t.node is not None) != was]
+        for k, change in step.changes:
+            self.change(k, change)
+        step.parent = self.step
+        self.step.children[key] = step
+        return step
+
+    def _coded(self, a):
+        if isinstance(a, Tensor):
+            return Same(self.known[id(a)])
+        if type(a) in (list, tuple, Size):
+            return Several(type(a), tuple(self._coded(v) for v in a))
+        return a
+
+    def capture_backward(self, op, key, x, gradient, retain: bool, leaves) -> None:
+        """Go back for real; gradients that leaves are given are results of this step."""
+        before = [getattr(self.outside[k], "_grad", None) for k in leaves]
+        self._begin()
+        twins = [(t.sig, t.node is not None) for t in self.twins]
+        real = [self._real(a, iter(())) for a in (x, gradient)]
+        self._recorded(op.run, [*real, retain], {}, [])
+        reason = self.recorder.reason
+        changed = []
+        for k, was in zip(leaves, before, strict=True):
+            g: Any = getattr(self.outside[k], "_grad", None)
+            if g is was:
+                continue
+            place = None if g is None else self.recorder.find(g.ptr)
+            if place is None or g.node is not None:
+                reason = reason or "a gradient in memory nobody named"
+                break
+            changed.append((k, Result(g.sig, place, False), g))
+        if reason is not None:
+            self._broken(op, key, reason, None)
+            return
+        step = self._new_step(op, (x, gradient, retain), {}, key, [],
+                              [(k, result) for k, result, _ in changed], twins)
+        step.backward = True
+        for k, result, g in changed:
+            self.recorder.seen(result.place)
+            self.twins.append(g)
+            self.chain.results.append(result)
+            self.outside[k]._grad = self.phantom(result)
+        step.values = len(self.values)
+        self.step = step
+
+    def can_go_back(self, code: int) -> bool:
+        return graph_is_ours(self.twins[code], self)
+
+    def learn_again(self, step: Step) -> None:
+        """Record a path anew, with the way back from where it ends this time."""
+        self.recorder, self.chain, self.added = Recorder(), Chain(next_sequence()), 0
+        self.captured = True
+        self._begin()
+        given, numbers = iter(self.numbers), 0
+        reason = None
+
+        def real(a):
+            if type(a) is Same:
+                return self.twins[a.code] if a.code >= 0 else self.outside[-1 - a.code]
+            if type(a) is Several:
+                return a.kind([real(v) for v in a.parts])
+            if type(a) is float:
+                fresh.append(_another(next(given)))
+                return fresh[-1]
+            return a
+
+        for each in step.path():
+            op, args, kwargs = each.call
+            fresh: list[float] = []
+            real_args = [real(a) for a in args]
+            named = {k: real(v) for k, v in kwargs.items()}
+            function = op.run if each.backward else subclass.function_of(op)
+            result = self._recorded(function, real_args, named, fresh)
+            reason = reason or self.recorder.reason
+            if each.backward:
+                found = [self.outside[k]._grad for k, _ in each.result]
+            else:
+                found = _made_by(each.result, result)
+            for twin in found:
+                place = self.recorder.find(twin.ptr)
+                if place is None:
+                    reason = reason or "a result in memory nobody named"
+                else:
+                    self.recorder.seen(place)
+                    self.chain.results.append(Result(twin.sig, place, twin.node is not None))
+                self.twins.append(twin)
+            self.chain.add(self.recorder, numbers)
+            numbers += len(fresh)
+        if reason is None:
+            step.chain, step.end = self.chain, len(self.chain.launches)
+        self.end_capture(step)
+        step.programs.clear()
+        step.hopeless = reason is not None or step.reverse is None
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def end_capture(self, step: Step) -> None:
+        """What was computed on the way becomes what phantoms are."""
+        live = self.live()
+        self._untag()
+        self.chain.keep = [list(table.values()) for table in eager.tables()]
+        try:
+            wanting = [k for k in live if self.twins[k].node is not None]
+            if wanting:
+                step.reverse = rehearse(self, wanting)
+        finally:
+            self._retag()
+        for x, twin in zip(self.values, self.twins, strict=True):
+            self.become(x, twin)
+        for x, node, boundary in self.boundaries:
+            if x.node is boundary:
+                x.node = node
+        self.twins.clear()
+        release_quarantine()
+
+    def become(self, x: Tensor, twin: Tensor) -> None:
+        """Make a phantom what its twin is."""
+        x.__class__ = Tensor
+        x.sig, x.mem, x.ptr, x.node = traced(twin.sig), twin.mem, twin.ptr, twin.node
+        if hasattr(twin, "base"):
+            x.base = twin.base
+        self.tagged.append(x)
+
+    def change(self, number: int, change) -> None:
+        """An op changed a value in place: its signature, or whether it wants a gradient."""
+        sig, wants = change
+        x = self.values[number]
+        x.sig, x.node = traced(sig), GRAPH if wants else None
+
+
+def _made_by(template, result) -> list[Tensor]:
+    """New tensors in a result, in the order of their numbers."""
+    if type(template) is Result:
+        return [result]
+    if type(template) is Several:
+        return [x for t, r in zip(template.parts, result, strict=True) for x in _made_by(t, r)]
+    return []
+
+
+def _another(value: float) -> float:
+    """The same number as an object of its own, so that it is known where it goes."""
+    return struct.unpack("d", struct.pack("d", value))[0]

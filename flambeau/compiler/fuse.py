@@ -1,0 +1,290 @@
+"""Which launches share a loop.
+
+Pointwise kernels over the same loops become one: a value that the next one needs stays in a
+register, and what nobody else reads is never stored. A fold of all elements takes the pointwise
+kernels before it into its loop. A group waits as long as nothing else touches its memory.
+"""
+
+from __future__ import annotations
+
+from ..core import expr as ex
+from ..core.kernel import Fold, Kernel, Operand, Store, verify
+from ..devices.cpu.compile import compile_kernel
+from .tape import Launch
+
+#: a group stops growing at so many operands, or steps of arithmetic
+OPERANDS, STEPS = 24, 160
+
+
+def fused(launches: list, results: set[int]) -> list:
+    """Launches with neighbours merged where they can be."""
+    groups = _grouped(launches)
+    done = []
+    for number, item in enumerate(groups):
+        if not isinstance(item, Group):
+            done.append(item)
+        elif len(item.launches) == 1 and item.fold is None:
+            done.append(item.launches[0])
+        else:
+            read = {root for other in (*groups[:number], *groups[number + 1:])
+                    for root in other.reads}
+            done.extend(item.merged(results, read))
+    return done
+
+
+def _grouped(launches: list) -> list:
+    """Launches in order, pointwise neighbours as groups."""
+    done: list = []
+    waiting: list[Group] = []
+
+    def close(group: Group) -> None:
+        waiting.remove(group)
+        done.append(group)
+
+    for step in launches:
+        loops = _loops(step)
+        home = None
+        for group in list(waiting):
+            if loops is not None and group.loops == loops and group.takes(step):
+                home = group
+            elif group.conflicts(step):
+                if group.ends_in(step, waiting):
+                    group.fold = step
+                    close(group)
+                    step = None
+                    break
+                close(group)
+        if step is None:
+            continue
+        if home is not None and home in waiting:
+            home.add(step)
+        elif loops is not None:
+            waiting.append(Group(step, loops))
+        else:
+            done.append(step)
+    done.extend(waiting)
+    return done
+
+
+def _loops(step):
+    """What a pointwise kernel walks, or None of anything else."""
+    if not isinstance(step, Launch) or step.kernel is None:
+        return None
+    kernel = step.kernel
+    if kernel.reduced or kernel.lanes != "kept" or any(kernel.indirect) or any(
+            o.dtype.compute is not o.dtype for o in kernel.operands) or len(kernel.stages) != 1 or (
+            kernel.stages[0][0] != "row"):
+        return None
+    for store in kernel.stages[0][1]:
+        if store.coordinates is not None or store.combine or ex.leaves(store.value, "index") or (
+                ex.leaves(store.value, "load")):
+            return None
+    return ("dense", step.args[-1]) if kernel.dense else step.words[1:1 + kernel.kept]
+
+
+class Access:
+    """An operand of a launch: where it starts, how it walks, what its elements are."""
+
+    __slots__ = ("dtype", "place", "step", "strides")
+
+    def __init__(self, launch: Launch, k: int):
+        kernel = launch.kernel
+        operand = kernel.operands[k]
+        self.place, self.dtype, self.step = launch.args[k], operand.dtype, operand.step
+        loops = kernel.kept + kernel.reduced
+        self.strides = () if launch.words is None else (
+            launch.words[1 + loops * (1 + k):1 + loops * (2 + k)])
+
+    @property
+    def key(self):
+        return self.place, self.dtype, self.step, self.strides
+
+
+class Group:
+    """Pointwise launches over the same loops, and perhaps the fold that they lead to."""
+
+    def __init__(self, step: Launch, loops):
+        self.loops = loops
+        self.launches: list[Launch] = []
+        self.fold: Launch | None = None
+        self.keys: dict[tuple, set] = {}  # root -> how it is accessed
+        self.written: set = set()
+        self.size = 0
+        self.add(step)
+
+    def add(self, step: Launch) -> None:
+        self.launches.append(step)
+        for k in range(len(step.kernel.operands)):
+            access = Access(step, k)
+            self.keys.setdefault(access.place.root, set()).add(access.key)
+        self.written |= step.writes
+        self.size += _steps(step.kernel)
+
+    def takes(self, step: Launch) -> bool:
+        """Whether a launch may run element by element with the others."""
+        if self.size + _steps(step.kernel) > STEPS:
+            return False
+        if sum(map(len, self.keys.values())) + len(step.kernel.operands) > OPERANDS:
+            return False
+        for k in range(len(step.kernel.operands)):
+            access = Access(step, k)
+            root = access.place.root
+            if (k in step.written or root in self.written) and root in self.keys and (
+                    self.keys[root] != {access.key} or access.step == "0"):
+                return False  # the same bytes, but not the same element at the same time
+        return True
+
+    def conflicts(self, step) -> bool:
+        """Whether a launch has to see what the group does, or must not come before it."""
+        return bool(step.reads & self.written or step.writes & self.keys.keys())
+
+    def ends_in(self, step, waiting) -> bool:
+        """Whether a launch is a fold of everything that can take the group into its loop."""
+        if self.loops[0] != "dense" or not isinstance(step, Launch) or step.kernel is None:
+            return False
+        kernel = step.kernel
+        if not kernel.dense or not kernel.reduced or step.args[-1] != self.loops[1] or any(
+                o.dtype.compute is not o.dtype for o in kernel.operands):
+            return False
+        if any(o.step != "1" for launch in self.launches for o in launch.kernel.operands):
+            return False
+        if step.writes & self.keys.keys() or any(
+                group is not self and group.conflicts(step) for group in waiting):
+            return False
+        reads = [Access(step, k) for k in range(len(kernel.operands)) if k not in step.written]
+        return all(a.place.root not in self.written or
+                   {(a.place, a.dtype)} == {key[:2] for key in self.keys[a.place.root]}
+                   for a in reads)
+
+    @property
+    def reads(self) -> set:
+        own = {root for step in self.launches for root in step.reads}
+        return own | (self.fold.reads if self.fold is not None else set())
+
+    @property
+    def writes(self) -> set:
+        return self.written | (self.fold.writes if self.fold is not None else set())
+
+    def merged(self, results: set[int], read_elsewhere: set) -> list[Launch]:
+        """All of it as one launch; values that nobody reads afterwards are not stored."""
+        merger = _Merger()
+        for step in self.launches:
+            merger.take(step)
+
+        def needed(read: set) -> list:
+            return [root for root in merger.values
+                    if root[0] == "outside" or root[1] in results or root in read]
+
+        if self.fold is None:
+            return [merger.pointwise(needed(read_elsewhere), self.launches[0])]
+        if needed(read_elsewhere):  # others want the values too: the fold reads what is stored
+            stored = merger.pointwise(needed(read_elsewhere | self.fold.reads), self.launches[0])
+            return [stored, self.fold]
+        return [merger.folded(self.fold)]
+
+
+def _steps(kernel: Kernel) -> int:
+    return sum(_size(store.value) for store in kernel.stages[0][1])
+
+
+def _size(e, seen=None) -> int:
+    seen = set() if seen is None else seen
+    if e in seen:
+        return 0
+    seen.add(e)
+    return bool(e.args) + sum(_size(a, seen) for a in e.args)
+
+
+class _Merger:
+    """Collects operands, parameters and the values of places while launches are put together."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[tuple, int] = {}
+        self.accesses: list[Access] = []
+        self.params: list = []
+        self.numbers: list = []
+        self.values: dict[tuple, tuple] = {}    # root -> (expr, access)
+
+    def leaves(self, step: Launch) -> dict:
+        """What stands in place of a launch's own inputs and parameters."""
+        kernel = step.kernel
+        found = {}
+        for k, operand in enumerate(kernel.operands):
+            if operand.written:
+                continue
+            access = Access(step, k)
+            leaf = ex.input(k, operand.dtype.compute)
+            made = self.values.get(access.place.root)
+            found[leaf] = made[0] if made is not None else self._input(access)
+        for k, dtype in enumerate(kernel.params):
+            found[ex.param(k, dtype)] = ex.param(len(self.params) + k, dtype)
+        self.params += kernel.params
+        count = len(kernel.operands)
+        self.numbers += step.args[count:-1]
+        return found
+
+    def _input(self, access: Access):
+        """An operand that is read; numbered from 1000 until it is known how many are written."""
+        number = self.inputs.get(access.key)
+        if number is None:
+            number = self.inputs[access.key] = len(self.accesses)
+            self.accesses.append(access)
+        return ex.input(1000 + number, access.dtype.compute)
+
+    def take(self, step: Launch) -> None:
+        leaves = self.leaves(step)
+        made = {}
+        for store in step.kernel.stages[0][1]:
+            access = Access(step, store.operand)
+            value = ex.cast(ex.substitute(store.value, leaves), access.dtype.compute)
+            made[access.place.root] = (value, access)
+        self.values.update(made)
+
+    def _numbered(self, exprs, first: int):
+        """Exprs with inputs numbered after the written operands."""
+        final = {ex.input(1000 + n, a.dtype.compute): ex.input(first + n, a.dtype.compute)
+                 for n, a in enumerate(self.accesses)}
+        return [ex.substitute(e, final) for e in exprs]
+
+    def _launch(self, kernel: Kernel, written: list[Access], words, last) -> Launch:
+        verify(kernel)
+        function = compile_kernel(kernel)
+        places = [a.place for a in (*written, *self.accesses)]
+        return Launch(function.__name__, function, kernel, (*places, *self.numbers, last), words,
+                      tuple(range(len(written))))
+
+    def pointwise(self, needed, model: Launch) -> Launch:
+        values = [self.values[root] for root in needed]
+        exprs = self._numbered([v for v, _ in values], len(values))
+        written = [a for _, a in values]
+        operands = tuple(Operand(a.dtype, a.step, k < len(written))
+                         for k, a in enumerate((*written, *self.accesses)))
+        stores = tuple(Store(k, e) for k, e in enumerate(exprs))
+        old = model.kernel
+        kernel = Kernel(operands, tuple(self.params), old.kept, 0, "kept", (("row", stores),),
+                        old.dense)
+        words = None
+        if model.words is not None:
+            strides = [s for a in (*written, *self.accesses) for s in a.strides]
+            words = (*model.words[:1 + old.kept], *strides)
+        return self._launch(kernel, written, words, model.args[-1])
+
+    def folded(self, fold: Launch) -> Launch:
+        leaves = self.leaves(fold)
+        written = [Access(fold, k) for k in fold.written]
+        old = fold.kernel
+        stages: list = []
+        for kind, payload in old.stages:
+            if kind == "fold":
+                start, step, merge = (tuple(self._numbered(
+                    [ex.substitute(e, leaves) for e in part], len(written)))
+                    for part in (payload.start, payload.step, payload.merge))
+                stages.append((kind, Fold(start, step, merge)))
+            else:
+                stages.append((kind, tuple(Store(s.operand, *self._numbered(
+                    [ex.substitute(s.value, leaves)], len(written))) for s in payload)))
+        operands = (*[old.operands[k] for k in fold.written],
+                    *[Operand(a.dtype, a.step) for a in self.accesses])
+        kernel = Kernel(operands, tuple(self.params), old.kept, old.reduced, old.lanes,
+                        tuple(stages), True)
+        return self._launch(kernel, written, None, fold.args[-1])

@@ -1,0 +1,73 @@
+"""Traced tensors: a signature that is in no plan, and tensors that are not computed yet."""
+
+from __future__ import annotations
+
+from ..engine import eager, subclass
+from ..engine.tensor import LEAF, Signature, Tensor, signature
+
+TRACE = "traced"
+NO_NODE, IS_LEAF, HAS_NODE = 0, 1, 2
+
+_traced: dict[Signature, Signature] = {}
+_plain: dict[Signature, Signature] = {}
+
+
+def traced(sig: Signature) -> Signature:
+    """The signature of a traced tensor, so that every front asks."""
+    found = _traced.get(sig)
+    if found is None:
+        if sig.tag is not None:
+            return sig
+        found = signature(sig.dtype, tuple(sig.shape), tuple(sig.strides), sig.device, TRACE)
+        _traced[sig], _plain[found] = found, sig
+    return found
+
+
+def plain(sig: Signature) -> Signature:
+    """The signature behind that of a traced tensor."""
+    return _plain.get(sig, sig)
+
+
+class Phantom(Tensor):
+    """A traced tensor that is not computed yet: whoever needs its memory ends the segment."""
+
+    __slots__ = ()
+    __module__ = "torch"
+
+    def __getattr__(self, name: str):
+        if name in ("ptr", "mem") and eager.tracers:
+            eager.tracers[-1].flush("Python needs a value")
+            return getattr(self, name)
+        raise AttributeError(f"'Tensor' object has no attribute '{name}'")
+
+
+subclass._plain.add(Phantom)
+
+
+class _Graph:
+    """Stands for the step that made a phantom that wants a gradient."""
+
+    number = 0
+
+    def name(self) -> str:
+        return "CompiledBackward"
+
+
+GRAPH = _Graph()
+
+
+def state_of(x: Tensor) -> int:
+    """What a tensor is in the graph."""
+    node = x.node
+    return NO_NODE if node is None else IS_LEAF if node is LEAF else HAS_NODE
+
+
+def extent_of(x: Tensor) -> tuple[int, int]:
+    """The addresses that a tensor's elements lie between."""
+    sig = x.sig
+    if sig.numel == 0:
+        return x.ptr, x.ptr
+    reach = [(n - 1) * s for n, s in zip(sig.shape, sig.strides, strict=True)]
+    low = sum(r for r in reach if r < 0) * sig.dtype.itemsize
+    high = (sum(r for r in reach if r > 0) + 1) * sig.dtype.itemsize
+    return x.ptr + low, x.ptr + high

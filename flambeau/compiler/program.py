@@ -1,0 +1,266 @@
+"""A segment as one native call: launches in order, buffers placed in one arena.
+
+    program = Program(launches, buffers, ...)     # see `build` in __init__
+    program.run(outside pointers, live numbers)   # -> storages of the results
+
+Memory that outlives the call (results) is taken anew on every run; all else lies in the arena.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+from array import array
+from functools import cached_property
+
+from ..devices.cpu.bridge import function_at, jit, wrapper_ir
+from ..devices.cpu.compile import ADDRESSES, addresses, cache
+from ..devices.cpu.memory import allocate, pool_of
+from ..devices.llvm import param_kinds
+from .place import Placement
+from .tape import Check, Launch, Live, Place
+
+#: a program that does at least this many elements of work gives up the GIL
+_ALIGN = 64
+
+
+class Program:
+    """Launches and where their memory is; compiled on first use."""
+
+    def __init__(self, launches, buffers, constants, filled, results, keep):
+        self.launches = launches
+        self.constants = constants      # bytes
+        self.filled = filled            # buffer -> its first contents
+        self.results = results          # buffers whose memory outlives a run, in order
+        self.placement = Placement(launches, buffers, {*results}, filled)
+        self.pools = [(pool_of(buffers[b]), buffers[b]) for b in results]
+        self.keep = keep                # what native code reads besides: plans and their words
+        self.outside = 1 + max((p.root[1] for step in launches for _, p in step.places()
+                                if p.root[0] == "outside"), default=-1)
+        self.numbers = 1 + max((a.index for step in launches for a in step.args
+                                if isinstance(a, Live)), default=-1)
+        # Addresses of what native code reads besides: they differ by process.
+        self.foreign = sorted({a for step in launches if isinstance(step, Launch)
+                               and step.kernel is None for a in step.args
+                               if type(a) is int and a > 1 << 32})
+        self.checks = [step for step in launches if isinstance(step, Check)]
+        self._data()
+
+    # -- memory that stays ---------------------------------------------------------------------
+
+    def _data(self) -> None:
+        """Layout words, constants and first contents, in one block each program owns."""
+        chunks: list[bytes] = []
+        self.at: dict = {}
+        size = 0
+
+        def put(key, raw: bytes) -> None:
+            nonlocal size
+            self.at[key] = size
+            padded = raw + bytes(-len(raw) % _ALIGN)
+            chunks.append(padded)
+            size += len(padded)
+
+        for number, step in enumerate(self.launches):
+            if isinstance(step, Launch) and step.words is not None:
+                put(("words", number), array("q", step.words).tobytes())
+        for number, raw in enumerate(self.constants):
+            put(("constant", number), raw)
+        for number, raw in self.filled.items():
+            put(("filled", number), raw)
+        whole = b"".join(chunks)
+        self.data = allocate(max(1, len(whole)))
+        ctypes.memmove(self.data.address, whole, len(whole))
+        self.arena = allocate(max(1, self.placement.size))
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self, pointers, numbers) -> list:
+        """Run on outside memory; the storages of the results."""
+        code = self.code
+        made = [_taken(pool, n) for pool, n in self.pools]
+        table = self.table
+        for k, m in enumerate(made, 2):
+            table[k] = m.address
+        first = k = 2 + len(made)
+        for pointer in pointers[:self.outside]:
+            table[k] = pointer
+            k += 1
+        if numbers:
+            first += self.outside
+            table[first:first + self.numbers] = array(
+                "q", array("d", numbers[:self.numbers]).tobytes())
+        code(self.table_address, self.failed_address, self.work)
+        if self.failed[0]:
+            self._refuse()
+        return made
+
+    def _refuse(self) -> None:
+        number, least, most = self.failed[0] - 1, self.failed[1], self.failed[2]
+        self.failed[0] = 0
+        check = self.checks[number]
+        raise check.refuse(least if least < check.low else most)
+
+    @cached_property
+    def code(self):
+        """The native function (table, where to say what failed, work)."""
+        before = 2 + len(self.results) + self.outside + self.numbers
+        self.table = array("q", [0] * before + self.foreign)
+        self.foreign_at = {a: before + k for k, a in enumerate(self.foreign)}
+        self.table[0], self.table[1] = self.arena.address, self.data.address
+        self.table_address = self.table.buffer_info()[0]
+        self.failed = array("q", (0, 0, 0))
+        self.failed_address = self.failed.buffer_info()[0]
+        self.work = sum(map(_work, self.launches))
+        body, called = self._ir()
+        digest = hashlib.sha256(body.encode()).hexdigest()
+        name = f"program_{digest[:24]}"
+        add = jit().llvm.add_symbol
+        for symbol, address in called.items():
+            add(symbol, address)
+        text = body.replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False)
+        if all(isinstance(s, Check) or s.kernel is not None for s in self.launches):
+            (wrapper,) = addresses(cache().key(f"{name} {digest}"), (f"{name}_py",), lambda: text)
+        else:  # addresses of routines are part of the text: of no use to another process
+            (wrapper,) = jit().load(jit().compile(text), f"{name}_py")
+        return function_at(wrapper, name)
+
+    def prepare(self) -> Program:
+        _ = self.code
+        return self
+
+    def _ir(self) -> tuple[str, dict[str, int]]:
+        """The text of the program, and the code it calls."""
+        lines: list[str] = []
+        called: dict[str, int] = {}
+        declared: dict[str, str] = {}
+        counter = iter(range(10**9))
+
+        def emit(code: str) -> str:
+            name = f"%v{next(counter)}"
+            lines.append(f"  {name} = {code}")
+            return name
+
+        def slot(index: int) -> str:
+            at = emit(f"getelementptr i64, ptr %table, i64 {index}")
+            return emit(f"load ptr, ptr {at}")
+
+        bases: dict = {}
+
+        def base(key) -> str:
+            if key not in bases:
+                bases[key] = slot(key)
+            return bases[key]
+
+        first = 2 + len(self.results)
+        order = {b: 2 + k for k, b in enumerate(self.results)}
+
+        def pointer(place: Place) -> str:
+            kind, number = place.root
+            if kind == "outside":
+                root, offset = base(first + number), place.offset
+            elif kind == "constant":
+                root, offset = base(1), self.at["constant", number] + place.offset
+            elif number in order:
+                root, offset = base(order[number]), place.offset
+            elif number in self.placement.constant:
+                root, offset = base(1), self.at["filled", number] + place.offset
+            else:
+                root, offset = base(0), self.placement.offsets[number] + place.offset
+            return root if offset == 0 else emit(f"getelementptr i8, ptr {root}, i64 {offset}")
+
+        for number, raw in self.filled.items():
+            if number not in self.placement.constant:
+                source = emit(f"getelementptr i8, ptr {base(1)}, i64 {self.at['filled', number]}")
+                lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr "
+                             f"{pointer(Place(('buffer', number), 0))}, ptr {source}, "
+                             f"i64 {len(raw)}, i1 false)")
+        checks = 0
+        for number, step in enumerate(self.launches):
+            if isinstance(step, Check):
+                _check(step, checks, pointer, emit, lines)
+                checks += 1
+                continue
+            args = []
+            for i, a in enumerate(step.args):
+                if isinstance(a, Place):
+                    args.append(f"ptr {pointer(a)}")
+                elif isinstance(a, Live):
+                    at = emit(f"getelementptr i64, ptr %table, i64 "
+                              f"{first + self.outside + a.index}")
+                    args.append(f"double {emit(f'load double, ptr {at}')}")
+                elif step.words is not None and i == len(step.args) - 1:
+                    words = emit(f"getelementptr i8, ptr {base(1)}, i64 "
+                                 f"{self.at['words', number] + 8}")
+                    args.append(f"i64 {emit(f'ptrtoint ptr {words} to i64')}")
+                elif step.kernel is None and a in self.foreign_at:
+                    at = emit(f"getelementptr i64, ptr %table, i64 {self.foreign_at[a]}")
+                    args.append(f"i64 {emit(f'load i64, ptr {at}')}")
+                else:
+                    args.append(_scalar(step, i, a))
+            symbol = code_name(step)
+            called[symbol] = ADDRESSES[step.function]
+            types = ", ".join(a.split()[0] for a in args)
+            declared.setdefault(symbol, f"declare void @{symbol}({types})")
+            lines.append(f"  call void @{symbol}({', '.join(args)})")
+        text = "\n".join([*declared.values(),
+                          "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+                          "define void @PROGRAM(ptr %table, ptr %failed, i64 %work) {", "entry:",
+                          *lines, "  ret void", "}", ""])
+        return text, called
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.launches))
+
+
+def _check(step: Check, number: int, pointer, emit, lines: list[str]) -> None:
+    """Leave the program, saying which check failed on what, if an index is out of bounds."""
+    least, most = (emit(f"load i64, ptr {pointer(p)}") for p in (step.least, step.most))
+    under = emit(f"icmp slt i64 {least}, {step.low}")
+    over = emit(f"icmp sge i64 {most}, {step.high}")
+    bad = emit(f"or i1 {under}, {over}")
+    lines += [f"  br i1 {bad}, label %bad{number}, label %good{number}", f"bad{number}:",
+              f"  store i64 {number + 1}, ptr %failed"]
+    for k, value in enumerate((least, most)):
+        at = emit(f"getelementptr i64, ptr %failed, i64 {k + 1}")
+        lines.append(f"  store i64 {value}, ptr {at}")
+    lines += ["  ret void", f"good{number}:"]
+
+
+def _taken(pool: list, nbytes: int):
+    try:
+        return pool.pop()
+    except IndexError:
+        return allocate(nbytes)
+
+
+def code_name(step: Launch) -> str:
+    """A symbol for the code a launch calls; names of routines are not unique, addresses are."""
+    if step.kernel is not None:
+        return f"code_{step.name}"
+    return f"code_{step.name}_{ADDRESSES[step.function]:x}"
+
+
+def _scalar(step: Launch, i: int, a) -> str:
+    """A number as an argument: a double, unless the kernel's parameter is an integer."""
+    if step.kernel is not None:
+        letter = param_kinds(step.kernel)[i]
+        if letter == "d":
+            return f"double {_double(float(a))}"
+        return f"i64 {int(a)}"
+    return f"double {_double(a)}" if isinstance(a, float) else f"i64 {int(a)}"
+
+
+def _double(value: float) -> str:
+    return "0x" + struct.pack(">d", value).hex().upper()
+
+
+def _work(step) -> int:
+    if isinstance(step, Check):
+        return 0
+    if step.words is not None:
+        return step.words[0]
+    if step.kernel is not None:
+        return step.args[-1]
+    return 1 << 14

@@ -1,0 +1,62 @@
+"""What happened to a compiled function, for people: segments, breaks and where they were."""
+
+from __future__ import annotations
+
+import sys
+
+_HERE = __file__.rpartition("compiler")[0]
+
+
+def where() -> str:
+    """The line of the user's that is at work: file and number."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and (frame.f_code.co_filename.startswith(_HERE)
+                                        or frame.f_code.co_filename.startswith("<")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+
+
+class Report:
+    """Counts calls and paths; remembers why segments end."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls = self.captured = 0
+        self.ends: dict = {}            # step -> (reason, line)
+        self.breaks: dict = {}          # (op, reason) -> line
+        self.programs: list = []        # (step, program or None)
+
+    def flushed(self, step, reason: str) -> None:
+        if step not in self.ends:
+            self.ends[step] = (reason, where())
+
+    def broke(self, op, reason: str) -> None:
+        self.breaks.setdefault((getattr(op, "name", "the way back"), reason), where())
+
+    def built(self, step, program) -> None:
+        self.programs.append((step, program))
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.calls} calls, {self.captured} of them on new paths, "
+                 f"{len(self.ends)} segments, {len(self.programs)} programs"]
+        for step, (reason, line) in self.ends.items():
+            ops = [getattr(each.call[0], "name", "?") for each in step.path()]
+            lines.append(f"  segment of {len(ops)} op calls: {_shown(ops)}")
+            lines.append(f"    ends at {line}: {reason}")
+            for owner, program in self.programs:
+                if owner is step:
+                    lines.append(f"    {_described(step, program)}")
+        for (op, reason), line in self.breaks.items():
+            lines.append(f"  break at {line}: {op}: {reason}")
+        return "\n".join(lines)
+
+
+def _shown(ops: list[str]) -> str:
+    return ", ".join(ops[:12]) + (", ..." if len(ops) > 12 else "")
+
+
+def _described(step, program) -> str:
+    if program is None:
+        return "runs op by op: its gradient cannot be a program"
+    return (f"program: {len(program.launches)} launches from {step.end} recorded ones, "
+            f"arena of {program.placement.size} bytes")

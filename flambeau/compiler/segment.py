@@ -1,0 +1,145 @@
+"""Paths through a compiled function: op calls up to a point where Python needs a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..engine.tensor import Signature
+from .fuse import fused
+from .phantom import GRAPH, traced
+from .program import Program
+from .simplify import needed
+from .tape import Live, Place
+
+
+class Result:
+    """A tensor that an op made: its signature, where it lies, whether it wants a gradient."""
+
+    __slots__ = ("node", "place", "sig", "traced", "wants")
+
+    def __init__(self, sig: Signature, place: Place, wants: bool):
+        self.sig, self.traced, self.place, self.wants = sig, traced(sig), place, wants
+        self.node = GRAPH if wants else None
+
+
+class Same:
+    """A result, or an argument, that is a tensor known already."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: int):
+        self.code = code
+
+
+class Several:
+    """A tuple, list or named tuple of results."""
+
+    __slots__ = ("kind", "parts")
+
+    def __init__(self, kind, parts: tuple):
+        self.kind, self.parts = kind, parts
+
+
+class Chain:
+    """All launches that were recorded from one start, and the memory they work on."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first                  # steps of the graph made since then are its own
+        self.launches: list = []
+        self.results: list[Result] = []
+        self.buffers: list[int] = []
+        self.constants: list[bytes] = []
+        self.filled: dict[int, bytes] = {}
+        self.keep: list = []
+
+    def add(self, recorder, offset: int) -> None:
+        """Take over what one op launched; its live numbers start at `offset`."""
+        self.buffers, self.constants = recorder.buffers, recorder.constants
+        self.filled = recorder.filled
+        for step in recorder.launches:
+            if offset and any(isinstance(a, Live) for a in step.args):
+                args = tuple(Live(a.index + offset) if isinstance(a, Live) else a
+                             for a in step.args)
+                step = step.moved(args)
+            self.launches.append(step)
+
+
+@dataclass
+class Variant:
+    """A program for one set of tensors that outlive the segment."""
+
+    program: Any                # a Program, or None
+    live: list                  # (value, Result)
+    written: list[int]          # tensors from outside that it changes
+    wanting: list[int]          # values that want a gradient
+    saved: list[int]            # buffers kept for going back
+    eagerly: bool = False
+
+
+class Step:
+    """One op call on a path: what follows it, what it makes, and programs that end here."""
+
+    def __init__(self, reason: str | None = None):
+        self.children: dict[tuple, Step] = {}
+        self.programs: dict[tuple[int, ...], Variant] = {}
+        self.after: Step | None = None      # the segment that starts when one ends here
+        self.parent: Step | None = None
+        self.reason = reason                # why this call is no part of a program
+        self.chain: Any = None              # the Chain it is part of
+        self.end = 0                        # launches of the chain up to here
+        self.result: Any = None             # how what it returns is made again
+        self.baked: list | None = None      # numbers that are part of the code
+        self.changes: list = []             # (value, (signature, wants)) changed in place
+        self.call: tuple = ()
+        self.values = self.outside = 0
+        self.reverse: Any = None            # how to go back from here
+        self.backward = False
+        self.hopeless = False               # learning it again did not help
+        self.next: Step | None = None       # the call that followed last time
+        self.op: Any = None                 # that call: its op, grad mode and arguments
+        self.grad: bool | None = None
+        self.expects: Any = None
+
+    def final(self) -> list[Result]:
+        """Every value on the path, as it is at the end of it."""
+        found = list(self.chain.results[:self.values])
+        for step in self.path():
+            for k, (sig, wants) in step.changes:
+                found[k] = Result(sig, found[k].place, wants)
+        return found
+
+    def path(self) -> list[Step]:
+        """The calls that lead here, in order."""
+        found, step = [], self
+        while step.parent is not None:
+            found.append(step)
+            step = step.parent
+        return found[::-1]
+
+    def build(self, live: tuple[int, ...], report) -> Variant:
+        """The program that ends here and leaves these values."""
+        chain, values = self.chain, self.final()
+        kept = [(k, values[k]) for k in live]
+        wanting = [k for k, r in kept if r.wants]
+        saved: list[int] = []
+        if wanting:
+            if self.reverse is None or not self.reverse.serves(wanting):
+                report.built(self, None)
+                return Variant(None, kept, [], wanting, [], True)
+            saved = self.reverse.saved
+        results = sorted({r.place.root[1] for _, r in kept if r.place.root[0] == "buffer"}
+                         | {*saved})
+        launches = needed(chain.launches[:self.end], {*results})
+        launches = fused(launches, {*results})
+        program = Program(launches, chain.buffers, chain.constants,
+                          _used(chain.filled, launches, results), results, chain.keep)
+        written = sorted({number for step in launches for kind, number in step.writes
+                          if kind == "outside"})
+        report.built(self, program)
+        return Variant(program, kept, written, wanting, saved)
+
+
+def _used(filled: dict[int, bytes], launches, results) -> dict[int, bytes]:
+    met = {p.root[1] for step in launches for _, p in step.places() if p.root[0] == "buffer"}
+    return {b: raw for b, raw in filled.items() if b in met or b in results}

@@ -1,0 +1,370 @@
+"""What ops ask of the machine, as they ask it: launches of native code on buffers.
+
+While a Recorder listens, every native call is told to it, and every block of memory that is taken
+is a buffer of its own, never used again before the recording ends. An address is then a place in a
+buffer, in memory that came from outside, or in a constant. What cannot be told apart this way
+(values read by Python, code that does not say what it writes) makes the op a break.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ..core.kernel import Kernel
+from ..devices.cpu.bridge import Watch
+from ..devices.cpu.compile import ADDRESSES, KERNELS
+from ..devices.cpu.memory import pool_of
+from ..engine import storage
+from ..engine.access import extremes_code
+from ..engine.node import fronts
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A byte in a buffer ("buffer"), in outside memory ("outside") or in a constant."""
+
+    root: tuple[str, int]
+    offset: int
+
+    def __str__(self) -> str:
+        kind, number = self.root
+        return f"{kind[0]}{number}" + (f"+{self.offset}" if self.offset else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A number that is given anew on every run."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"n{self.index}"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Launch:
+    """One call of native code: its arguments, and which of them it writes."""
+
+    name: str
+    function: Any
+    kernel: Any                     # a Kernel, or None of code that is none
+    args: tuple
+    words: tuple[int, ...] | None   # of a kernel's layout, if it has one
+    written: tuple[int, ...]        # positions of arguments
+    updates: bool = False           # what it writes it reads before
+    effect: bool = False            # it changes more than memory we know: a generator's state
+
+    def places(self):
+        return [(i, a) for i, a in enumerate(self.args) if isinstance(a, Place)]
+
+    @property
+    def reads(self) -> set:
+        combining = self.kernel is not None and any(
+            store.combine or store.coordinates is not None
+            for kind, p in self.kernel.stages if kind != "fold" for store in p)
+        both = combining or self.updates
+        return {a.root for i, a in self.places() if i not in self.written or both}
+
+    def moved(self, args: tuple) -> Launch:
+        """The same launch on other arguments."""
+        return replace(self, args=args)
+
+    @property
+    def writes(self) -> set:
+        return {self.args[i].root for i in self.written}
+
+    def __str__(self) -> str:
+        shown = ", ".join(str(a) for a in self.args)
+        return f"{self.name[:14]}({shown})"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Check:
+    """Stop the program unless the least and the greatest of an index, just found, are in bounds."""
+
+    least: Place
+    most: Place
+    low: int
+    high: int
+    refuse: Callable[[int], Exception]
+
+    @property
+    def reads(self) -> set:
+        return {self.least.root, self.most.root}
+
+    writes: ClassVar[frozenset] = frozenset()
+    args: ClassVar[tuple] = ()
+    effect: ClassVar[bool] = True
+
+    def places(self):
+        return [(0, self.least), (1, self.most)]
+
+    def __str__(self) -> str:
+        return f"check {self.low} <= {self.least}, {self.most} < {self.high}"
+
+
+class Break(Exception):
+    """Why an op cannot be part of a program."""
+
+
+#: native code that is no kernel: the beginning of its name -> positions of what it writes
+WRITES: dict[str, tuple[int, ...]] = {
+    "product_":            (0,),
+    "conv_":               (0, -3),
+    "pool_taps":           (0, 2),
+    "pool_places":         (0, 2),
+    "pool_":               (0,),
+    "planes_":             (0,),
+    "resample":            (0,),
+    "attention_forward_":  (0, 1),
+    "attention_backward_": (0, 1, 2),
+    "lstm_forward_":       (0, 1, 2, 3, 4, 5, 6),
+    "gru_forward_":        (0, 1, 2, 3, 4, 5, 6),
+    "rnn_forward_":        (0, 1, 2, 3, 4, 5, 6),
+    "lstm_backward_":      (0, 1, 2, 3),
+    "gru_backward_":       (0, 1, 2, 3),
+    "rnn_backward_":       (0, 1, 2, 3),
+    "copy_rows":           (0,),
+    "transposed_copy":     (0,),
+    "join_rows_":          (0,),
+    "sort_":               (1, 2, 3),
+    "topk_":               (1, 2, 3),
+    "median_":             (1, 2, 3),
+    "kthvalue_":           (1, 2, 3),
+    "logcumsumexp_":       (0,),
+    "fill_dropout":        (1, 2),
+    "fill_":               (1,),
+}  # fmt: skip
+
+#: what it writes it reads before
+UPDATES = ("lstm_", "gru_", "rnn_")
+#: it changes the state of a generator, which is always the same memory
+EFFECTS = ("fill_",)
+
+#: memory taken while recording goes here when it dies, so that no address means two things
+_quarantine: list = []
+
+
+def release_quarantine() -> None:
+    """Let memory that died while recording, or after, be used again."""
+    while _quarantine:
+        block = _quarantine.pop()
+        block.free = pool_of(block.nbytes)
+        del block
+
+
+class _NoTensor:
+    """What native fronts take for the type of tensors while Python shall decide everything."""
+
+
+class Recorder:
+    """Listens to one op at a time; knows all memory of the segment so far."""
+
+    def __init__(self) -> None:
+        self.launches: list[Launch | Check] = []
+        self.buffers: list[int] = []            # sizes in bytes
+        self.outside = 0                        # how many pieces of memory are from outside
+        self.constants: list[bytes] = []
+        self.filled: dict[int, bytes] = {}      # buffers whose first contents Python wrote
+        self.reason: str | None = None
+        self._starts: list[int] = []
+        self._ranges: dict[int, tuple[int, tuple[str, int], int]] = {}
+        self._written: set[tuple[str, int]] = set()
+        self._live: dict[int, int] = {}
+        self._type = fronts.word("tensor").value
+        self.thread = threading.get_ident()
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _add_range(self, start: int, end: int, root: tuple[str, int], origin: int) -> None:
+        if start not in self._ranges:
+            bisect.insort(self._starts, start)
+        self._ranges[start] = (end, root, origin)
+
+    def taken(self, mem) -> None:
+        """A block of memory was taken: a new buffer."""
+        if threading.get_ident() != self.thread:
+            return
+        mem.free = _quarantine
+        self._add_range(mem.address, mem.address + max(1, mem.nbytes),
+                        ("buffer", len(self.buffers)), mem.address)
+        self.buffers.append(mem.nbytes)
+
+    def add_outside(self, low: int, high: int, origin: int) -> None:
+        """Memory that is there already, and may be elsewhere on another run.
+
+        What lies in bytes that were named before belongs to the first name.
+        """
+        root = ("outside", self.outside)
+        self.outside += 1
+        for start, (end, other, first) in list(self._ranges.items()):
+            if low < end and start < high:
+                if low < start or end < high:
+                    del self._ranges[start]
+                    self._starts.remove(start)
+                    self._add_range(min(low, start), max(high, end), other, first)
+                return
+        if low < high:
+            self._add_range(low, high, root, origin)
+
+    def find(self, address: int) -> Place | None:
+        at = bisect.bisect_right(self._starts, address) - 1
+        if at < 0:
+            return None
+        end, root, origin = self._ranges[self._starts[at]]
+        return Place(root, address - origin) if address < end else None
+
+    # -- listening -----------------------------------------------------------------------------
+
+    def start(self, numbers) -> None:
+        """Listen; `numbers` are floats, each an object of its own, that may differ next time."""
+        self.launches, self.reason = [], None
+        self._live = {id(v): k for k, v in enumerate(numbers)}
+        self.met: set[int] = set()
+        storage.takers.append(self.taken)
+        storage.readers.append(self.read)
+        storage.checkers.append(self.check)
+        fronts.word("tensor").value = id(_NoTensor)
+        Watch.word.value = id(self._hook)
+
+    def stop(self) -> None:
+        Watch.word.value = 0
+        fronts.word("tensor").value = self._type
+        storage.takers.remove(self.taken)
+        storage.readers.remove(self.read)
+        storage.checkers.remove(self.check)
+
+    def read(self) -> None:
+        """Python looked at values."""
+        if threading.get_ident() == self.thread:
+            self.reason = self.reason or "Python reads values"
+
+    def check(self, index, low: int, high: int, refuse) -> None:
+        """Bounds of an index were checked: every run has to."""
+        if threading.get_ident() != self.thread:
+            return
+        place = self.find(index.ptr)
+        if place is None:
+            self.reason = self.reason or "checks an index nobody named"
+            return
+        ends = [Place(("buffer", len(self.buffers) + k), 0) for k in (0, 1)]
+        self.buffers += [8, 8]
+        run, words = extremes_code(index)
+        self.launches.append(Launch(run.__name__, run, KERNELS[run], (*ends, place, 0), words,
+                                    (0, 1)))
+        self.launches.append(Check(ends[0], ends[1], low, high, refuse))
+
+    @property
+    def _hook(self):
+        if not hasattr(self, "_kept_hook"):
+            self._kept_hook = self._called
+        return self._kept_hook
+
+    def _called(self, array, *args):
+        native = Watch.called[id(array)]
+        if threading.get_ident() == self.thread:
+            if native.name.startswith("within_"):
+                return 0  # bounds are checked the way that programs can check them too
+            if self.reason is None:
+                try:
+                    self.launches.append(self._launch(native.function, native.name, args))
+                except Break as why:
+                    self.reason = str(why)
+        return native.unwatched(*args)
+
+    def _launch(self, function, name: str, args) -> Launch:
+        if function not in ADDRESSES:
+            raise Break(f"{name} cannot be called from a program")
+        kernel = KERNELS.get(function)
+        if kernel is None:
+            return self._opaque(function, name, args)
+        count = len(kernel.operands)
+        words = None
+        last = args[-1]
+        if not kernel.dense:
+            loops = kernel.kept + kernel.reduced
+            size = 1 + loops * (1 + count) + sum(kernel.indirect)
+            words = tuple((ctypes.c_int64 * size).from_address(last - 8))
+        places = [self._operand(kernel, k, args[k], words, last) for k in range(count)]
+        written = tuple(k for k, o in enumerate(kernel.operands) if o.written)
+        self._written.update(places[k].root for k in written)
+        numbers = [self._number(a) for a in args[count:-1]]
+        return Launch(name, function, kernel, (*places, *numbers, last), words, written)
+
+    def _operand(self, kernel: Kernel, k: int, address: int, words, last: int) -> Place:
+        place = self.find(address)
+        operand = kernel.operands[k]
+        if place is None:
+            if operand.written:
+                raise Break("writes to memory nobody named")
+            return self._constant(address, _extent(kernel, k, words, last))
+        if place.root[0] == "buffer" and place.root not in self._written and not operand.written:
+            self._host_filled(place)
+        return place
+
+    def _constant(self, address: int, extent: tuple[int, int] | None) -> Place:
+        if extent is None:
+            raise Break("reads memory nobody named")
+        low, high = extent
+        self.constants.append(ctypes.string_at(address + low, high - low))
+        return Place(("constant", len(self.constants) - 1), -low)
+
+    def seen(self, place: Place) -> None:
+        """A result lies here: if no launch wrote it, Python did."""
+        if place.root[0] == "buffer" and place.root not in self._written:
+            self._host_filled(place)
+
+    def _host_filled(self, place: Place) -> None:
+        """A buffer that is read before any launch wrote to it: Python filled it."""
+        number = place.root[1]
+        if number not in self.filled:
+            start = next(s for s, (_, root, _) in self._ranges.items() if root == place.root)
+            self.filled[number] = ctypes.string_at(start, self.buffers[number])
+        self._written.add(place.root)
+
+    def _number(self, a):
+        index = self._live.get(id(a)) if type(a) is float else None
+        if index is None:
+            return a
+        self.met.add(index)
+        return Live(index)
+
+    def _opaque(self, function, name: str, args) -> Launch:
+        written = next((w for start, w in WRITES.items() if name.startswith(start)), None)
+        if written is None:
+            raise Break(f"{name} does not say what it writes")
+        written = tuple(i % len(args) for i in written if args[i] != 0)
+        found = [self.find(a) if type(a) is int and a > 1 << 16 else None for a in args]
+        updates = name.startswith(UPDATES)
+        for i, place in enumerate(found):
+            if place is not None and place.root[0] == "buffer" and (
+                    updates or i not in written) and place.root not in self._written:
+                self._host_filled(place)
+        for i in written:
+            target = found[i]
+            if target is None:
+                raise Break(f"{name} writes to memory nobody named")
+            self._written.add(target.root)
+        mixed = tuple(a if p is None else p for a, p in zip(args, found, strict=True))
+        return Launch(name, function, None, mixed, None, written, updates,
+                      name.startswith(EFFECTS))
+
+
+def _extent(kernel: Kernel, k: int, words, last: int) -> tuple[int, int] | None:
+    """Bytes before and after its address that a kernel reads of an operand."""
+    operand = kernel.operands[k]
+    size = operand.dtype.itemsize
+    if kernel.dense:
+        return (0, size * last) if operand.step == "1" else (0, size)
+    if kernel.indirect and kernel.indirect[k]:
+        return None
+    loops = kernel.kept + kernel.reduced
+    sizes = words[1:1 + loops]
+    strides = words[1 + loops * (1 + k):1 + loops * (2 + k)]
+    reach = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
+    return sum(r for r in reach if r < 0), sum(r for r in reach if r > 0) + size

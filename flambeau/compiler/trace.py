@@ -1,0 +1,528 @@
+"""A call of a compiled function: real Python on traced tensors.
+
+Every op call on a traced tensor is a hop in a tree of known sequences. On a known path nothing is
+computed: results are phantoms, tensors with a signature and no memory. Where Python needs a value,
+the segment so far runs as one program and phantoms become real.
+"""
+
+from __future__ import annotations
+
+import threading
+from sys import getrefcount
+
+from ..engine import subclass
+from ..engine.modes import INFERENCE, infers, modes
+from ..engine.tensor import Size, Tensor
+from .capture import Capture, Unkeyed
+from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
+from .reverse import attach_reverse
+from .segment import Result, Same, Several, Step
+from .tape import release_quarantine
+from .verify import check
+
+
+class Outside:
+    """A tensor from outside that was met here last time."""
+
+    __slots__ = ("node", "number", "plain", "sig", "tensor")
+
+    def __init__(self, number: int, x: Tensor):
+        self.number, self.tensor, self.node = number, x, x.node
+        self.sig, self.plain = traced(x.sig), plain(x.sig)
+
+    def stands_for(self, x, outside) -> bool:
+        """Whether another tensor may take its place: none of its memory has been met."""
+        return isinstance(x, Tensor) and x.__class__ is not Phantom and all(
+            [x.mem is not other.mem for other in outside])
+
+
+class Constant:
+    """An argument that is known by its value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+def is_traced(values) -> bool:
+    """Whether there is a traced tensor among some arguments."""
+    for v in values:
+        if isinstance(v, Tensor):
+            if v.sig.tag is TRACE:
+                return True
+        elif (v.__class__ is list or v.__class__ is tuple) and is_traced(v):
+            return True
+    return False
+
+
+#: reasons to end a segment that no replay without Python can follow
+ANOTHER_PATH = "another path"
+_HOST_READS = ("Python needs a value", ANOTHER_PATH)
+
+#: arguments that are known by their value
+_VALUES = (bool, int, str, bytes, complex, type(None), type(Ellipsis), type)
+
+
+class Tracer(Capture):
+    """What one call knows: where in the tree it is, and which tensors stand for what."""
+
+    def __init__(self, root: Step, report, script=None, verify: int = 0) -> None:
+        self.report, self.script, self.verify = report, script, verify
+        self.captured = False
+        self.thread = threading.get_ident()
+        self.inside = False
+        self.tagged: list[Tensor] = []
+        self._segment(root)
+
+    def _segment(self, root: Step) -> None:
+        self.root = self.step = root
+        self.recorder = self.chain = None
+        self.known: dict[int, int] = {}      # id of a tensor -> value, or -1 - outside
+        self.values: list[Tensor] = []
+        self.twins: list[Tensor] = []
+        self.outside: list[Tensor] = []
+        self.seen: list[tuple] = []          # signature and node of what came from outside
+        self.memory: dict[int, int] = {}     # its storages
+        self.numbers: list[float] = []
+        self.added = 0
+        self.given: list[float] = []
+        self.boundaries: list[tuple] = []    # where the graph goes on beyond this segment
+
+    def traces(self) -> bool:
+        """Whether this call is at work in the calling thread."""
+        return not self.inside and threading.get_ident() == self.thread
+
+    def __call__(self, op, args, kwargs):
+        """(result,) of an op call that is ours, else None."""
+        if self.inside or threading.get_ident() != self.thread:
+            return None
+        expected = self.step.next
+        if expected is not None and expected.op is op and not kwargs and (
+                self._follows(expected, args)):
+            return (self._hop(expected, self.given),)
+        if not is_traced(args) and not is_traced(kwargs.values()):
+            return None
+        return self._answer(op, args, kwargs)
+
+    def factory(self, op, args, kwargs):
+        """(result,) of a call that makes a tensor from nothing, else None."""
+        return self._answer(op, args, kwargs) if self.traces() else None
+
+    def draws(self) -> None:
+        """Random numbers are drawn outside the trace: those before them come first."""
+        if self.traces():
+            self.flush("random numbers are drawn")
+
+    def writes(self, x: Tensor, name: str) -> None:
+        """A traced tensor is changed outside the trace: all that reads it as it is comes first."""
+        if x.sig.tag is TRACE and self.traces():
+            self.flush(f"{name} runs by itself")
+            if self.script is not None:
+                self.script.refuse(f"{name} runs by itself")
+
+    def _answer(self, op, args, kwargs):
+        self._catch_up()
+        for _ in range(2):
+            numbers: list[float] = []
+            try:
+                key = self._key(op, args, kwargs, numbers)
+            except Unkeyed as why:
+                return (self._break(op, args, kwargs, str(why)),)
+            step = self.step.children.get(key)
+            if step is not None:
+                if step.reason is not None:
+                    return (self._break(op, args, kwargs, step.reason),)
+                if step.baked is None or step.baked == numbers:
+                    self._expect(step, op, args, kwargs)
+                    return (self._hop(step, numbers),)
+            if self.recorder is not None or self.step is self.root:
+                break
+            self.flush(ANOTHER_PATH)  # and look again: this path may be known from here
+            self._catch_up()
+        return (self.capture(op, args, kwargs, key, numbers),)
+
+    # -- the path that was taken last time ---------------------------------------------------------
+
+    def _follows(self, step: Step, args) -> bool:
+        """Whether a call is the one that was made here last time, by a glance at its arguments."""
+        expects = step.expects
+        if expects is None or len(args) != len(expects) or modes.grad is not step.grad:
+            return False
+        values, outside = self.values, self.outside
+        numbers: list[float] = []
+        fresh: list[Tensor] = []
+        before = len(outside)
+        for a, e in zip(args, expects, strict=True):
+            kind = e.__class__
+            if kind is int:
+                if values[e] is not a:
+                    return False
+            elif kind is Outside:
+                if e.number < before + len(fresh):
+                    if (outside[e.number] if e.number < before else
+                            fresh[e.number - before]) is not a:
+                        return False
+                elif (a is e.tensor or e.stands_for(a, outside)) and a.node is e.node and (
+                        a.sig is e.sig or a.sig is e.plain):
+                    fresh.append(a)
+                else:
+                    return False
+            elif e is float:
+                if a.__class__ is not float:
+                    return False
+                numbers.append(a)
+            elif a is not e.value and (a.__class__ is not e.value.__class__ or a != e.value):
+                return False
+            elif a.__class__ is float:
+                numbers.append(a)  # it is part of the code, and of the list of numbers as well
+        for x in fresh:
+            if x.sig.tag is None:
+                x.sig = traced(x.sig)
+                self.tagged.append(x)
+            outside.append(x)
+        self.given = numbers
+        return True
+
+    def _expect(self, step: Step, op, args, kwargs) -> None:
+        """Remember a call that went this way; only plain arguments can be told at a glance."""
+        found: list = []
+        for a in args:
+            if isinstance(a, Tensor):
+                code = self.known[id(a)]
+                found.append(code if code >= 0 else Outside(-1 - code, a))
+            elif type(a) is float and step.baked is None:
+                found.append(float)
+            elif isinstance(a, _VALUES) or (type(a) is float and step.baked is not None):
+                found.append(Constant(a))
+            else:
+                found = []
+                break
+        step.op, step.grad = op, modes.grad
+        step.expects = tuple(found) if found and not kwargs else None
+        self.step.next = step if step.expects is not None else None
+
+    def _catch_up(self) -> None:
+        """Fill in what is not looked at on the way that is expected."""
+        known = self.known
+        if len(known) == len(self.values) + len(self.outside):
+            return
+        for code, x in enumerate(self.values):
+            known[id(x)] = code
+        for number in range(len(self.seen), len(self.outside)):
+            x = self.outside[number]
+            known[id(x)] = -1 - number
+            self.seen.append((x.sig, x.node))
+            self.memory.setdefault(id(x.mem), number)
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def _key(self, op, args, kwargs, numbers: list) -> tuple:
+        known = self.known
+        parts: list = [op, modes.grad]
+        for a in args:
+            code = known.get(id(a))
+            if code is not None and code >= 0:
+                parts.append(code)
+            else:
+                parts.append(self._part(a, numbers))
+        for name in kwargs:
+            parts.append(name)
+            parts.append(self._part(kwargs[name], numbers))
+        return tuple(parts)
+
+    def _part(self, a, numbers: list):
+        """What an argument is known by."""
+        if isinstance(a, Tensor):
+            return self._tensor(a)
+        kind = type(a)
+        if kind is float:
+            numbers.append(a)
+            return float
+        if kind is list or kind is tuple or kind is Size:
+            return (kind, *[self._part(v, numbers) for v in a])
+        if kind is slice:
+            return (slice, self._part(a.start, numbers), self._part(a.stop, numbers),
+                    self._part(a.step, numbers))
+        if isinstance(a, _VALUES):
+            return kind, a
+        if kind.__module__.startswith(("flambeau", "torch")) and kind.__hash__ is not None and (
+                not callable(a)):
+            return a
+        raise Unkeyed(f"an argument of type {kind.__name__}")
+
+    def _tensor(self, x: Tensor):
+        code = self.known.get(id(x))
+        if code is not None:
+            if code >= 0:
+                return code
+            sig, node = self.seen[-1 - code]
+            if x.sig is sig and x.node is node:
+                return code
+            del self.known[id(x)]  # it is not what it was
+        if x.__class__ is Phantom:
+            raise Unkeyed("a tensor of another trace")
+        if x.__class__ is not Tensor and x.sig.tag is not None and plain(x.sig) is x.sig:
+            raise Unkeyed(f"a {type(x).__name__}")
+        return self._from_outside(x)
+
+    def _from_outside(self, x: Tensor):
+        number = len(self.outside)
+        if x.sig.tag is None:
+            x.sig = traced(x.sig)
+            self.tagged.append(x)
+        self.outside.append(x)
+        self.known[id(x)] = -1 - number
+        self.seen.append((x.sig, x.node))
+        first = self.memory.setdefault(id(x.mem), number)
+        part: tuple = (x.sig, state_of(x))
+        if first != number:  # by two names: how they lie to each other is part of the path
+            part = (*part, first, x.ptr - self.outside[first].ptr)
+        return part
+
+    # -- a known path ----------------------------------------------------------------------------
+
+    def _hop(self, step: Step, numbers: list):
+        self.step = step
+        if numbers:
+            self.numbers += numbers
+        for change in step.changes:
+            self.change(*change)
+        result = step.result
+        if type(result) is Result:
+            return self.phantom(result)
+        return self._made(result)
+
+    def phantom(self, result: Result) -> Tensor:
+        x = object.__new__(Phantom)
+        x.sig, x.node = result.traced, result.node
+        self.values.append(x)
+        return x
+
+    def _made(self, template):
+        """What an op returned, from its template."""
+        kind = type(template)
+        if kind is Result:
+            return self.phantom(template)
+        if kind is Same:
+            code = template.code
+            return self.values[code] if code >= 0 else self.outside[-1 - code]
+        if kind is Several:
+            parts = [self._made(t) for t in template.parts]
+            made = template.kind
+            return made(*parts) if hasattr(made, "_fields") else made(parts)
+        return template
+
+    def backward(self, op, x: Tensor, gradient, retain: bool) -> None:
+        """x.backward() on a traced tensor: part of the program where the graph is ours alone."""
+        expected = self.step.next
+        if expected is not None and expected.backward and gradient is None and (
+                self.values[expected.expects[0]] is x and expected.expects[1] is retain) and all(
+                [self._grad_is_none(k) for k in expected.expects[2]]):
+            self.step = expected
+            for k, result in expected.result:
+                self.outside[k]._grad = self.phantom(result)
+            return
+        self._catch_up()
+        code = self.known.get(id(x))
+        if code is None or code < 0:
+            self.run_plainly(op.run, x, gradient, retain)
+            return
+        numbers: list[float] = []
+        outside = self.outside
+        leaves = [k for k in range(len(outside)) if state_of(outside[k]) == IS_LEAF]
+        key = (op, retain, code, self._part(gradient, numbers),
+               *[self._part(getattr(outside[k], "_grad", None), numbers) for k in leaves])
+        step = self.step.children.get(key)
+        if step is not None and step.reason is None:
+            if gradient is None and all(map(self._grad_is_none, leaves)):
+                step.expects = (code, retain, leaves)
+                self.step.next = step
+            self.step = step
+            for k, result in step.result:
+                outside[k]._grad = self.phantom(result)
+        elif step is None and self.recorder is not None and self.can_go_back(code):
+            self.capture_backward(op, key, x, gradient, retain, leaves)
+        else:
+            if self.recorder is not None:
+                self.step.children[key] = Step(reason="the graph reaches beyond this segment")
+            self.run_plainly(op.run, x, gradient, retain)
+
+    def _grad_is_none(self, k: int) -> bool:
+        try:
+            return self.outside[k]._grad is None
+        except AttributeError:
+            return True
+
+    # -- what is no part of a program --------------------------------------------------------------
+
+    def _break(self, op, args, kwargs, reason: str):
+        """An op that is no part of a program: everything before it is real, then it runs."""
+        self.flush(f"{getattr(op, 'name', op)}: {reason}")
+        return self._real_call(subclass.function_of(op), args, kwargs, True)
+
+    def run_plainly(self, work, *args, **kwargs):
+        """Run on real tensors with nothing traced; what comes after starts from its results."""
+        self.flush(f"{getattr(work, '__name__', 'a call')} runs by itself")
+        return self._real_call(work, args, kwargs, False)
+
+    def _real_call(self, work, args, kwargs, trace_on: bool):
+        self._untag()
+        self.inside = True
+        try:
+            result = work(*args, **kwargs)
+        finally:
+            self.inside = False
+            if trace_on:
+                self._retag()
+            else:
+                self.tagged.clear()
+        if self.script is not None:
+            if trace_on:
+                self.script.refuse(f"{getattr(work, '__name__', 'a call')} is no part of a program")
+            else:
+                self.script.called(work, args, kwargs, result)
+        self.trace_on(result)
+        return result
+
+    def _untag(self) -> None:
+        """All traced tensors as they are, for the time of a real op."""
+        for x in self.tagged:
+            x.sig = plain(x.sig)
+
+    def _retag(self) -> None:
+        for x in self.tagged:
+            x.sig = traced(x.sig)
+
+    def trace_on(self, value) -> None:
+        """Ops on these tensors are part of the trace from here on."""
+        if isinstance(value, Tensor):
+            if value.sig.tag is None:
+                value.sig = traced(value.sig)
+                self.tagged.append(value)
+        elif isinstance(value, (tuple, list)):
+            for v in value:
+                self.trace_on(v)
+        elif isinstance(value, dict):
+            for v in value.values():
+                self.trace_on(v)
+
+    # -- the end of a segment --------------------------------------------------------------------
+
+    def flush(self, reason: str) -> None:
+        """Make every phantom real, and start a new segment."""
+        step = self.step
+        if step is self.root and not self.values:
+            if self.recorder is not None:  # an op was recorded in vain: its memory is real now
+                release_quarantine()
+                self._segment(self.root)
+            return
+        self.inside = True
+        try:
+            if self.recorder is not None:
+                if self.script is not None:
+                    self.script.refuse("a path is new")
+                self.end_capture(step)
+            else:
+                self._run(step)
+        finally:
+            self.inside = False
+            if step.after is None:
+                step.after = Step()
+            if self.script is not None:
+                self.script.met += self.outside
+                if reason in _HOST_READS:
+                    self.script.refuse(reason)
+            self.report.flushed(step, reason)
+            self._segment(step.after)
+
+    def live(self) -> tuple[int, ...]:
+        """Phantoms that somebody besides this trace holds."""
+        values = self.values
+        return tuple([k for k in range(len(values)) if getrefcount(values[k]) > 2])
+
+    def _run(self, step: Step) -> None:
+        live = self.live()
+        found = step.programs.get(live)
+        if found is None:
+            found = step.programs[live] = step.build(live, self.report)
+        if self.script is not None:
+            self.script.ran(self, step, found)
+        if found.eagerly:
+            if step.hopeless:
+                self._call_by_call(step)
+            else:
+                self.learn_again(step)
+            return
+        if self.verify:
+            check(self, step, found)
+        outside, program = self.outside, found.program
+        made = program.run([x.ptr for x in outside[:program.outside]], self.numbers)
+        for k in found.written:
+            outside[k].mem.version += 1
+        memory = dict(zip(program.results, made, strict=True))
+        if infers():
+            for mem in made:
+                mem.version = INFERENCE
+        for k, result in found.live:
+            x = self.values[k]
+            x.__class__ = Tensor
+            x.node = None
+            (kind, number), offset = result.place.root, result.place.offset
+            if kind == "buffer":
+                x.mem = mem = memory[number]
+                x.ptr = mem.address + offset
+            else:
+                x.mem, x.ptr = outside[number].mem, outside[number].ptr + offset
+            self.tagged.append(x)
+        if found.wanting:
+            attach_reverse(self, step, found, memory)
+
+    def _call_by_call(self, step: Step) -> None:
+        """Run the calls of a path one by one: no program can stand for them."""
+        for x, twin in zip(self.values, self.twins_of(step), strict=True):
+            self.become(x, twin)
+
+    def twins_of(self, step: Step) -> list[Tensor]:
+        """What the values of a path are, computed call by call."""
+        twins: list[Tensor] = []
+        numbers = iter(self.numbers)
+
+        def real(a):
+            if type(a) is Same:
+                return twins[a.code] if a.code >= 0 else self.outside[-1 - a.code]
+            if type(a) is Several:
+                return a.kind([real(v) for v in a.parts])
+            return next(numbers) if type(a) is float else a
+
+        def collect(template, result) -> None:
+            if type(template) is Result:
+                twins.append(result)
+            elif type(template) is Several:
+                for t, r in zip(template.parts, result, strict=True):
+                    collect(t, r)
+
+        self._untag()
+        try:
+            for each in step.path():
+                op, args, kwargs = each.call
+                if each.backward:
+                    op.run(*[real(a) for a in args])
+                    twins += [self.outside[k]._grad for k, _ in each.result]
+                    continue
+                given = [real(a) for a in args]
+                collect(each.result, subclass.function_of(op)(
+                    *given, **{k: real(v) for k, v in kwargs.items()}))
+        finally:
+            self._retag()
+        return twins
+
+    def close(self, finished: bool = True) -> None:
+        """The end of the call: nothing is traced any more."""
+        try:
+            if finished or self.recorder is not None:
+                self.flush("the end")
+        finally:
+            for x in self.tagged:
+                x.sig = plain(x.sig)
+            self.tagged.clear()

@@ -1,0 +1,1 @@
+"""Routines written as machine code, in Python; loaded by `foundry.py` when not on disk already."""

@@ -1,0 +1,184 @@
+"""Windows of three by three by fewer products: Winograd's F(2x2, 3x3) (Lavin and Gray, 2015).
+
+Four results that lie in a square come from a square of sixteen elements. Both these and the nine
+weights are turned into sixteen numbers each; the products of those, summed over channels, are
+turned into the results: sixteen products in place of thirty-six.
+"""
+
+from __future__ import annotations
+
+from .conv_result import borrow
+from .conv_words import PHASE
+from .lanes import Lanes, ceiling, in_a_row, smaller
+from .writer import Function, Value
+
+#: numbers in a square
+SQUARE = 16
+
+
+def _of_data(d: list[Value]) -> list[Value]:
+    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
+
+
+def _of_weights(g: list[Value]) -> list[Value]:
+    ends, middle = (g[0] + g[2]) * 0.5, g[1] * 0.5
+    return [g[0], ends + middle, ends - middle, g[2]]
+
+
+def _to_results(m: list[Value]) -> list[Value]:
+    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+
+
+def _both_ways(change, numbers: list[Value], side: int) -> list[Value]:
+    """A change of columns, then of rows, of a square given row by row."""
+    columns = [change(numbers[x::side]) for x in range(side)]
+    rows = [change([column[y] for column in columns]) for y in range(len(columns[0]))]
+    return [value for row in rows for value in row]
+
+
+def turn_weights(lanes: Lanes) -> Function:
+    """Panels `begin` to `end` of weights, as squares, and their biases behind all panels."""
+    f = Function("turn_weights", "ptr context, i64 begin, i64 end", local=True)
+    _, _, panels, words, weights, bias = (f.context.load("ptr", i) for i in range(6))
+    rows, inner, wk, wg, wr, count, groups = PHASE.read(f, words,
+                                                        "rows inner wk wg wr panels groups")
+    element, high = lanes.element, lanes.rows
+    table = f.new("ptr", f"inttoptr i64 {wk.name} to ptr")
+    channels = inner / SQUARE
+    biases = panels.at(element, groups * count * inner * high)
+    with f.each(f.begin, f.end) as panel:
+        group, first = panel / count, panel % count * high
+        start = weights.at(element, group * wg)
+        lines = [start.at(element, smaller(first + i, rows - 1) * wr) for i in range(high)]
+        to = panels.at(element, panel * inner * high)
+        with f.each(0, channels) as c:
+            taps = [table.load("i64", c * 9 + t) for t in range(9)]
+            found = [_gathered(f, lanes, lines, tap) for tap in taps]
+            for k, value in enumerate(_both_ways(_of_weights, found, 3)):
+                to.at(element, (channels * k + c) * high).store(value)
+        for i in range(high):
+            own = f.var(element, 0)
+            with f.when((bias != f.const("ptr", 0)) & (first + i < rows)):
+                own.set(bias.load(element, group * rows + first + i))
+            biases.store(own(), panel * high + i)
+    return f
+
+
+def _gathered(f: Function, lanes: Lanes, lines: list[Value], at: Value) -> Value:
+    """One element of each line."""
+    kind = f"<{len(lines)} x {lanes.element}>"
+    vector = Value(f, kind, "poison")
+    for i, line in enumerate(lines):
+        one = line.load(lanes.element, at)
+        vector = f.new(kind, f"insertelement {kind} {vector.name}, {lanes.element} {one.name}, "
+                             f"i64 {i}")
+    return vector
+
+
+def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function) -> Function:
+    """Blocks `begin` to `end` of squares: of each group, of panels of them."""
+    f = Function("squares", "ptr context, i64 begin, i64 end", local=True)
+    out, source, weights, words = (f.context.load("ptr", i) for i in range(4))
+    (groups, rows, inner, cols, in_g, out_0, out_g, out_m, out_h, koff, panels, blocks, splits,
+     per, wide) = PHASE.read(f, words, "groups rows inner cols in_g out_0 out_g out_m out_h koff "
+                                       "panels blocks splits per wide")
+    element, tile, high = lanes.element, lanes.tile, lanes.rows
+    offsets = f.new("ptr", f"inttoptr i64 {koff.name} to ptr")
+    channels, most = inner / SQUARE, wide * tile
+    biases = weights.at(element, groups * panels * inner * high)
+    inside, outside = (f.room("i64", _MOST * tile) for _ in range(2))
+    zeros, spare = f.room(element, high), f.room(element, 4 * lanes.width)
+    for i in range(high):
+        zeros.store(f.const(element, 0), i)
+    # Not a power of two, so that the sixteen numbers of a square do not meet in the cache.
+    pitch = channels * most + 16
+    memory, near = borrow(f, (pitch * SQUARE + _GROUP * SQUARE * high * tile) * lanes.bytes)
+    products, raw = near.at(element, pitch * SQUARE), f.room(element, SQUARE * lanes.width)
+
+    def turn_data(origin: Value, tiles: Value) -> None:
+        with f.each(0, tiles * lanes.vectors) as v:
+            at = inside.at("i64", v * lanes.width)
+            first = at.load("i64")
+            to = near.at(element, v / lanes.vectors * channels * tile
+                         + v % lanes.vectors * lanes.width)
+            moves = [offsets.load("i64", k) for k in range(SQUARE)]
+
+            def put(c: Value, given: list[Value]) -> None:
+                place = to.at(element, c * tile)
+                for k, value in enumerate(_both_ways(_of_data, given, 4)):
+                    place.at(element, pitch * k).store(value)
+
+            with f.when(in_a_row(at, lanes.width)) as together, f.each(0, channels) as c:
+                move = offsets.load("i64", c * SQUARE) - moves[0]
+                line = origin.at(element, first + move)
+                put(c, [lanes.load(line, at) for at in moves])
+            with together.otherwise(), f.each(0, channels) as c:
+                f.run(pack, raw, f.const("i64", lanes.width), origin, at,
+                      offsets.at("i64", c * SQUARE), f.const("i64", SQUARE), f.const("i64", 1))
+                put(c, [lanes.load(raw, k * lanes.width) for k in range(SQUARE)])
+
+    def finish(group: Value, panel: Value, products: Value, t: Value, width: Value) -> None:
+        """The products of one tile of squares, as results."""
+        row = panel * high
+        with f.each(0, smaller(rows - row, high)) as i:
+            start = lanes.broadcast(biases, (group * panels + panel) * high + i)
+            place = out.at(element, out_0 + group * out_g + (row + i) * out_m)
+            for v in range(lanes.vectors):
+                given = [lanes.load(products, (k * high + i) * tile + v * lanes.width)
+                         if k else lanes.load(products, i * tile + v * lanes.width)
+                         for k in range(SQUARE)]
+                found = [value + start for value in _both_ways(_to_results, given, 4)]
+                target = outside.at("i64", t * tile + v * lanes.width)
+                _put(f, lanes, found, place, target, out_h, width - t * tile - v * lanes.width,
+                     spare)
+
+    with f.each(f.begin, f.end) as task:
+        split, rest = task % splits, task / splits
+        first, group = rest % blocks * most, rest / blocks
+        width = smaller(cols - first, most)
+        tiles = ceiling(width, tile)
+        f.run(columns, words, inside, outside, first, tiles * tile)
+        turn_data(source.at(element, group * in_g), tiles)
+        last = smaller(split * per + per, panels)
+        with f.each(split * per, last, _GROUP) as begin, f.each(0, tiles) as t:
+            end = smaller(begin + _GROUP, last)
+            with f.each(0, SQUARE) as k, f.each(begin, end) as panel:
+                left = (group * panels + panel) * inner + k * channels
+                own = (panel - begin) * (SQUARE * high * tile) + k * (high * tile)
+                f.run(multiply, weights.at(element, left * high),
+                      near.at(element, pitch * k + t * channels * tile), channels,
+                      products.at(element, own), f.const("i64", tile), zeros)
+            with f.each(begin, end) as panel:
+                own = products.at(element, (panel - begin) * (SQUARE * high * tile))
+                finish(group, panel, own, t, width)
+    f.calls("free", "void", memory)
+    return f
+
+
+#: tiles of squares in a block, at most; panels of weights that are multiplied together
+_MOST, _GROUP = 8, 12
+
+
+def _put(f: Function, lanes: Lanes, found: list[Value], place: Value, target: Value, out_h: Value,
+         count: Value, spare: Value) -> None:
+    """A vector of squares of two by two results, put where they belong."""
+    element, width = lanes.element, lanes.width
+    low = target.load("i64")
+    half_h = out_h / 2
+    with f.when(in_a_row(target, width, 2)) as together:
+        for y in range(2):
+            line = place.at(element, low + half_h * y)
+            a, b = found[2 * y], found[2 * y + 1]
+            for start in (0, width // 2):
+                order = [k for i in range(start, start + width // 2) for k in (i, i + width)]
+                mask = ", ".join(f"i32 {k}" for k in order)
+                mixed = f.new(a.type, f"shufflevector {a.type} {a.name}, {b.type} {b.name}, "
+                                      f"<{width} x i32> <{mask}>")
+                line.at(element, 2 * start).store(mixed)
+    with together.otherwise():
+        for k, value in enumerate(found):
+            spare.at(element, k * width).store(value)
+        with f.each(0, smaller(count, width)) as i:
+            at = place.at(element, target.load("i64", i))
+            for k in range(4):
+                at.store(spare.load(element, k * width + i), half_h * (k // 2) + k % 2)

@@ -1,0 +1,74 @@
+"""The register tile and the cache blocks of the machine that code is generated for."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+
+from ..bridge import jit
+
+#: accumulator dtype -> LLVM type, bytes
+ELEMENT = {"float32": ("float", 4), "float64": ("double", 8)}
+
+#: bits of a vector register, whether there are 32 of them -> rows, vectors of a tile of sums.
+#: rows * vectors sums, `vectors` of the right operand and one or two of the left fit the registers.
+_TILES = {
+    (128, False): (6, 2),   # SSE
+    (128, True):  (8, 3),   # NEON
+    (256, False): (6, 2),   # AVX2
+    (512, True):  (14, 2),  # AVX-512
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The largest tile of a dtype: rows, vectors, lanes of a vector and columns in all."""
+
+    dtype: str
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+    @property
+    def element(self) -> str:
+        return ELEMENT[self.dtype][0]
+
+    @property
+    def size(self) -> int:
+        return ELEMENT[self.dtype][1]
+
+    @property
+    def vector(self) -> str:
+        return f"<{self.lanes} x {self.element}>"
+
+
+def many_registers() -> bool:
+    """Whether there are 32 vector registers, not 16."""
+    return jit().bits == 512 or jit().machine.triple.startswith(("aarch64", "arm64"))
+
+
+@functools.cache
+def host_tile(dtype: str) -> Tile:
+    """The tile that suits this machine's registers."""
+    bits = jit().bits
+    rows, vectors = _TILES[bits, many_registers()]
+    return Tile(dtype, rows, vectors, bits // 8 // ELEMENT[dtype][1])
+
+
+def _cache_bytes(level: str, default: int) -> int:
+    try:
+        return os.sysconf(f"SC_{level}_CACHE_SIZE") or default
+    except (AttributeError, ValueError, OSError):
+        return default
+
+
+@functools.cache
+def caches() -> tuple[int, int]:
+    """Bytes of a core's first and second level of cache for data."""
+    return (max(1 << 14, _cache_bytes("LEVEL1_DCACHE", 1 << 15)),
+            max(1 << 17, _cache_bytes("LEVEL2", 1 << 19)))

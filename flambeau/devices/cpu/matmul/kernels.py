@@ -1,0 +1,125 @@
+"""The machine code of products, compiled or loaded from disk when first needed: by address."""
+
+from __future__ import annotations
+
+import functools
+from array import array
+from dataclasses import dataclass
+
+from .. import threads
+from ..objects import addresses, cache
+from . import scratch
+from .host import host_tile, many_registers
+
+#: dtype of operands -> dtype of sums
+SUMS = {"float32": "float32", "float64": "float64", "float16": "float32", "bfloat16": "float32"}
+SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+
+
+@functools.cache
+def drivers(sums: str) -> tuple[int, int]:
+    """The addresses of a whole product (see drive.py) and of one block of it (see block.py)."""
+    from .drive import driver_text
+
+    threads.publish()
+    scratch.publish()
+    name, tile = f"matmul_{sums}", host_tile(sums)
+    whole, block = addresses(cache().key(name), (name, f"{name}_block"),
+                             lambda: driver_text(tile, name), True)
+    return whole, block
+
+
+def driver(sums: str) -> int:
+    """The address of void matmul(ptr c, ptr a, ptr b, ptr d, ptr words)."""
+    return drivers(sums)[0]
+
+
+@functools.cache
+def packer(dtype: str) -> int:
+    """The address of the pack function of operands of a dtype."""
+    from .pack import pack_text
+    from .text import module
+
+    name, tile = f"pack_{dtype}", host_tile(SUMS[dtype])
+    (found,) = addresses(cache().key(name), (name,),
+                         lambda: module([pack_text(tile, dtype, name)]))
+    return found
+
+
+@dataclass(frozen=True)
+class Family:
+    """Microkernels of one shape: up to `rows` by `columns`, which are `vectors` of `lanes`."""
+
+    name: str
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+@functools.cache
+def family(name: str, sums: str) -> Family:
+    """`square`: the host's own tile. `wide`: one row of many vectors. `dot`: sums along k.
+
+    Only square ones read panels; the others read half precision where it lies.
+    """
+    t = host_tile(sums)
+    shapes = {
+        "square": (t.rows, t.vectors, t.lanes),
+        "wide":   (1, 8, t.lanes),
+        "dot":    (5 if many_registers() else 3, 1, 4),
+    }  # fmt: skip
+    return Family(name, *shapes[name])
+
+
+class Tiles:
+    """Addresses of a family's microkernels, in groups of one for each number of rows.
+
+    Groups have 1, 2 ... vectors of columns, and then again with the last vector masked. `finish`
+    writes an activation (see tile.py); `finish_name` tells it from others.
+    """
+
+    def __init__(self, dtype: str, name: str = "square", finish=None, finish_name: str = ""):
+        self.family, self.dtype = family(name, SUMS[dtype]), dtype
+        self.finish, self.stem = finish, f"tile_{name}_{dtype}{finish_name}"
+        self.table = array("q", bytes(16 * self.family.rows * self.family.vectors))
+        self.address = self.table.buffer_info()[0]
+
+    def need(self, n: int) -> int:
+        """The table's address, with what a product of n columns calls."""
+        shape = self.family
+        if n >= shape.columns:
+            self._load(shape.vectors, False)
+        rest = n % shape.columns
+        if rest:
+            self._load(-(-rest // shape.lanes), rest % shape.lanes > 0)
+        return self.address
+
+    def _load(self, vectors: int, masked: bool) -> None:
+        rows = self.family.rows
+        start = (vectors - 1 + masked * self.family.vectors) * rows
+        if self.table[start]:
+            return
+        stem = f"{self.stem}_{vectors}{'m' if masked else ''}"
+        names = [f"{stem}_{r}" for r in range(1, rows + 1)]
+        found = addresses(cache().key(stem), names, lambda: self._text(names, vectors, masked))
+        self.table[start:start + rows] = array("q", found)
+
+    def _text(self, names, vectors: int, masked: bool) -> str:
+        from .text import module
+        from .tile import DotKernel, Kernel
+
+        make, width = (DotKernel, self.family.lanes) if self.family.name == "dot" else (
+            Kernel, vectors)
+        tile = host_tile(SUMS[self.dtype])
+        source = "" if self.family.name == "square" else self.dtype
+        return module(make(tile, r, width, masked, self.dtype, self.finish, source).text(name)
+                      for r, name in enumerate(names, 1))
+
+
+@functools.cache
+def tiles(dtype: str, name: str = "square") -> Tiles:
+    return Tiles(dtype, name)

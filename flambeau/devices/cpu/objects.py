@@ -1,0 +1,52 @@
+"""Machine code by key: from the cache on disk, or compiled now."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from .bridge import jit
+from .cache import Cache
+
+#: where code is -> its name, what writes its text, and whether LLVM's passes go over that
+SOURCES: dict[int, tuple[str, Callable[[], str], bool]] = {}
+
+
+@functools.cache
+def cache() -> Cache:
+    """The cache of this process, stamped with all that decides what code is generated."""
+    j = jit()
+    generator = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.parent.rglob("*.py")):
+        generator.update(source.read_bytes())
+    version = ".".join(map(str, j.llvm.llvm_version_info))
+    return Cache(f"{j.cpu} {j.features} llvm {version} {generator.hexdigest()}")
+
+
+def addresses(key: str, names, build_ir, optimise: bool = False) -> list[int]:
+    """Where functions are, of machine code by key, compiled from `build_ir()` if not on disk."""
+    store, j = cache(), jit()
+    code = store.get(key)
+    if code is None:
+        code = j.compile(build_ir(), optimise)
+        store.put(key, code)
+    found = j.load(code, *names)
+    SOURCES.update(zip(found, [(name, build_ir, optimise) for name in names], strict=True))
+    return found
+
+
+def once(load: Callable[[], None]) -> Callable[[], None]:
+    """What loads something, made to do so once: the first thread loads, and others wait."""
+    done: list[bool] = []
+
+    @functools.wraps(load)
+    def loaded() -> None:
+        if not done:
+            with jit().lock:
+                if not done:
+                    load()
+                    done.append(True)
+
+    return loaded

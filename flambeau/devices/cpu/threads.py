@@ -1,0 +1,395 @@
+"""One pool of threads for every kernel, in machine code.
+
+    void flambeau_parallel(void (*body)(ptr context, i64 begin, i64 end),
+                           ptr context, i64 count, i64 grain)
+
+calls `body` for ranges that together cover [0, count), on as many threads as the pool has, and
+returns when all are done. Ranges are taken from a counter, so a thread that the system keeps from
+running holds nobody up but with the range it took. Workers wait in native code: a short spin, then
+asleep. A call from inside another, or while another thread of Python uses the pool, runs alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+from .bridge import jit
+from .objects import addresses, cache, once
+
+DECLARATION = "declare void @flambeau_parallel(ptr, ptr, i64, i64)\n"
+
+#: how often a waiting thread looks before it goes to sleep: about 40 us
+SPINS = 2000
+#: ranges per thread, so that a slow thread leaves work to the others
+RANGES = 4
+
+# The state of the pool is one word, so that a worker enters a job and the caller closes it in one
+# atomic step each: how many workers are inside, whether the job is open, and the job's number.
+_OPEN, _INSIDE, _NUMBER = 1 << 15, (1 << 15) - 1, 16
+
+# A line of the cache for each word that threads fight for.
+_FIELDS = {name: 64 * i for i, name in enumerate(
+    ("state", "next", "asleep", "waiting", "busy", "limit", "started", "job",
+     "mutex", "mutex2", "work", "work2", "done", "done2"))}
+_POOL_BYTES = 64 * len(_FIELDS)
+
+_PTHREAD = {
+    "pthread_create":         "i32 (ptr, ptr, ptr, ptr)",
+    "pthread_detach":         "i32 (ptr)",
+    "pthread_sigmask":        "i32 (i32, ptr, ptr)",
+    "pthread_mutex_lock":     "i32 (ptr)",
+    "pthread_mutex_unlock":   "i32 (ptr)",
+    "pthread_cond_wait":      "i32 (ptr, ptr)",
+    "pthread_cond_signal":    "i32 (ptr)",
+    "pthread_cond_broadcast": "i32 (ptr)",
+}
+
+_FULL = "\\FF" * 128  # every bit of a set of signals
+_SET = int(getattr(signal, "SIG_SETMASK", 2))
+
+#: what a thread does between two looks, by machine
+_PAUSE = {
+    "x86_64":  ("llvm.x86.sse2.pause", "", ""),
+    "aarch64": ("llvm.aarch64.hint", "i32", "i32 1"),
+    "arm64":   ("llvm.aarch64.hint", "i32", "i32 1"),
+}
+
+
+def _place(name: str) -> str:
+    return f"getelementptr (i8, ptr @flambeau_pool, i64 {_FIELDS[name]})"
+
+
+def _text(triple: str) -> str:
+    pause, type_, argument = _PAUSE.get(triple.split("-")[0], ("", "", ""))
+    rest = f"call void @{pause}({argument})" if pause else "fence seq_cst"
+    at = {name: f"ptr {_place(name)}" for name in _FIELDS}
+    body, context, count, chunk = (
+        f"ptr getelementptr (i8, ptr @flambeau_pool, i64 {_FIELDS['job'] + 8 * i})"
+        for i in range(4))
+    declared = "\n".join(f"declare {kind.replace('(', f'@{name}(', 1)}"
+                         for name, kind in _PTHREAD.items())
+    declared += f"\ndeclare void @{pause}({type_})" if pause else ""
+    return f"""
+@flambeau_pool = external global [{_POOL_BYTES} x i8]
+@all_signals = private constant [128 x i8] c"{_FULL}"
+{declared}
+
+; Take ranges until none is left.
+define internal void @take() {{
+entry:
+  %body = load ptr, {body}
+  %context = load ptr, {context}
+  %count = load i64, {count}
+  %chunk = load i64, {chunk}
+  br label %more
+more:
+  %begin = atomicrmw add {at["next"]}, i64 %chunk seq_cst
+  %left = icmp slt i64 %begin, %count
+  br i1 %left, label %run, label %none
+run:
+  %stop = add i64 %begin, %chunk
+  %over = icmp sgt i64 %stop, %count
+  %end = select i1 %over, i64 %count, i64 %stop
+  call void %body(ptr %context, i64 %begin, i64 %end)
+  br label %more
+none:
+  ret void
+}}
+
+; Enter a job if one is open and the limit allows, work, and leave. The job's number that was seen.
+define internal i64 @join(i64 %seen) {{
+entry:
+  br label %look
+look:
+  %state = load atomic i64, {at["state"]} seq_cst, align 8
+  %number = lshr i64 %state, {_NUMBER}
+  %same = icmp eq i64 %number, %seen
+  br i1 %same, label %nothing, label %fresh
+nothing:
+  ret i64 %seen
+fresh:
+  %bit = and i64 %state, {_OPEN}
+  %open = icmp ne i64 %bit, 0
+  %inside = and i64 %state, {_INSIDE}
+  %limit = load i64, {at["limit"]}
+  %mates = add i64 %inside, 1
+  %room = icmp slt i64 %mates, %limit
+  %may = and i1 %open, %room
+  br i1 %may, label %enter, label %late
+late:
+  ret i64 %number
+enter:
+  %with = add i64 %state, 1
+  %pair = cmpxchg {at["state"]}, i64 %state, i64 %with seq_cst seq_cst
+  %in = extractvalue {{i64, i1}} %pair, 1
+  br i1 %in, label %work, label %look
+work:
+  call void @take()
+  %before = atomicrmw sub {at["state"]}, i64 1 seq_cst
+  %others = and i64 %before, {_INSIDE}
+  %last = icmp eq i64 %others, 1
+  %waiting = load atomic i64, {at["waiting"]} seq_cst, align 8
+  %awaited = icmp ne i64 %waiting, 0
+  %tell = and i1 %last, %awaited
+  br i1 %tell, label %wake, label %gone
+wake:
+  call i32 @pthread_mutex_lock({at["mutex"]})
+  call i32 @pthread_cond_signal({at["done"]})
+  call i32 @pthread_mutex_unlock({at["mutex"]})
+  br label %gone
+gone:
+  ret i64 %number
+}}
+
+define internal ptr @worker(ptr %start) {{
+entry:
+  %first = ptrtoint ptr %start to i64
+  br label %spin
+spin:
+  %seen = phi i64 [ %first, %entry ], [ %seen, %again ], [ %now, %joined ]
+  %turn = phi i64 [ 0, %entry ], [ %turns, %again ], [ 0, %joined ]
+  %state = load atomic i64, {at["state"]} seq_cst, align 8
+  %number = lshr i64 %state, {_NUMBER}
+  %new = icmp ne i64 %number, %seen
+  br i1 %new, label %joined, label %wait
+joined:
+  %known = phi i64 [ %seen, %spin ], [ %seen, %rise ]
+  %now = call i64 @join(i64 %known)
+  br label %spin
+wait:
+  {rest}
+  %turns = add i64 %turn, 1
+  %tired = icmp sgt i64 %turns, {SPINS}
+  br i1 %tired, label %sleep, label %again
+again:
+  br label %spin
+sleep:
+  call i32 @pthread_mutex_lock({at["mutex"]})
+  atomicrmw add {at["asleep"]}, i64 1 seq_cst
+  br label %check
+check:
+  %state2 = load atomic i64, {at["state"]} seq_cst, align 8
+  %number2 = lshr i64 %state2, {_NUMBER}
+  %still = icmp eq i64 %number2, %seen
+  br i1 %still, label %doze, label %rise
+doze:
+  call i32 @pthread_cond_wait({at["work"]}, {at["mutex"]})
+  br label %check
+rise:
+  atomicrmw sub {at["asleep"]}, i64 1 seq_cst
+  call i32 @pthread_mutex_unlock({at["mutex"]})
+  br label %joined
+}}
+
+; Start the workers that are still missing; they take no signals, which belong to Python's thread.
+define internal void @hire() {{
+entry:
+  %old = alloca [128 x i8]
+  %thread = alloca i64
+  %limit = load i64, {at["limit"]}
+  %state = load i64, {at["state"]}
+  %number = lshr i64 %state, {_NUMBER}
+  %start = inttoptr i64 %number to ptr
+  call i32 @pthread_sigmask(i32 {_SET}, ptr @all_signals, ptr %old)
+  br label %more
+more:
+  %have = load i64, {at["started"]}
+  %mine = add i64 %have, 1
+  %enough = icmp sge i64 %mine, %limit
+  br i1 %enough, label %done, label %one
+one:
+  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr %start)
+  %ok = icmp eq i32 %failed, 0
+  br i1 %ok, label %counted, label %done
+counted:
+  %handle = load ptr, ptr %thread
+  call i32 @pthread_detach(ptr %handle)
+  store i64 %mine, {at["started"]}
+  br label %more
+done:
+  call i32 @pthread_sigmask(i32 {_SET}, ptr %old, ptr null)
+  ret void
+}}
+
+define void @flambeau_parallel_pool(ptr %body, ptr %context, i64 %count, i64 %grain) {{
+entry:
+  %limit = load i64, {at["limit"]}
+  %alone = icmp slt i64 %limit, 2
+  %short = icmp sle i64 %count, %grain
+  %simple = or i1 %alone, %short
+  br i1 %simple, label %single, label %try
+try:
+  %busy = atomicrmw xchg {at["busy"]}, i64 1 seq_cst
+  %taken = icmp ne i64 %busy, 0
+  br i1 %taken, label %single, label %post
+single:
+  call void %body(ptr %context, i64 0, i64 %count)
+  ret void
+post:
+  %parts = mul i64 %limit, {RANGES}
+  %more = add i64 %count, %parts
+  %less = sub i64 %more, 1
+  %even = sdiv i64 %less, %parts
+  %up = add i64 %even, %grain
+  %upper = sub i64 %up, 1
+  %grains = sdiv i64 %upper, %grain
+  %chunk = mul i64 %grains, %grain
+  %have = load i64, {at["started"]}
+  %mine = add i64 %have, 1
+  %enough = icmp sge i64 %mine, %limit
+  br i1 %enough, label %open, label %missing
+missing:
+  call void @hire()
+  br label %open
+open:
+  store ptr %body, {body}
+  store ptr %context, {context}
+  store i64 %count, {count}
+  store i64 %chunk, {chunk}
+  store atomic i64 0, {at["next"]} seq_cst, align 8
+  %state = load atomic i64, {at["state"]} seq_cst, align 8
+  %number = lshr i64 %state, {_NUMBER}
+  %following = add i64 %number, 1
+  %shifted = shl i64 %following, {_NUMBER}
+  %opened = or i64 %shifted, {_OPEN}
+  store atomic i64 %opened, {at["state"]} seq_cst, align 8
+  %asleep = load atomic i64, {at["asleep"]} seq_cst, align 8
+  %some = icmp ne i64 %asleep, 0
+  br i1 %some, label %wake, label %share
+wake:
+  call i32 @pthread_mutex_lock({at["mutex"]})
+  call i32 @pthread_cond_broadcast({at["work"]})
+  call i32 @pthread_mutex_unlock({at["mutex"]})
+  br label %share
+share:
+  call void @take()
+  atomicrmw and {at["state"]}, i64 {~_OPEN} seq_cst
+  br label %spin
+spin:
+  %turn = phi i64 [ 0, %share ], [ %turns, %again ]
+  %now = load atomic i64, {at["state"]} seq_cst, align 8
+  %inside = and i64 %now, {_INSIDE}
+  %empty = icmp eq i64 %inside, 0
+  br i1 %empty, label %end, label %wait
+wait:
+  {rest}
+  %turns = add i64 %turn, 1
+  %tired = icmp sgt i64 %turns, {SPINS}
+  br i1 %tired, label %sleep, label %again
+again:
+  br label %spin
+sleep:
+  call i32 @pthread_mutex_lock({at["mutex"]})
+  store atomic i64 1, {at["waiting"]} seq_cst, align 8
+  br label %check
+check:
+  %then = load atomic i64, {at["state"]} seq_cst, align 8
+  %within = and i64 %then, {_INSIDE}
+  %left = icmp eq i64 %within, 0
+  br i1 %left, label %rise, label %doze
+doze:
+  call i32 @pthread_cond_wait({at["done"]}, {at["mutex"]})
+  br label %check
+rise:
+  store atomic i64 0, {at["waiting"]} seq_cst, align 8
+  call i32 @pthread_mutex_unlock({at["mutex"]})
+  br label %end
+end:
+  store atomic i64 0, {at["busy"]} seq_cst, align 8
+  ret void
+}}
+"""
+
+
+#: where the system has no POSIX threads
+_ALONE = """
+define void @flambeau_parallel_pool(ptr %body, ptr %context, i64 %count, i64 %grain) {
+  call void %body(ptr %context, i64 0, i64 %count)
+  ret void
+}
+"""
+
+
+class _Pool:
+    """The words that the pool's code works on, and what Python knows of it."""
+
+    memory: ctypes.Array | None = None
+    address = 0
+    limit = 0
+
+
+def _words() -> int:
+    """The address of the pool's words, 64-byte aligned, made on first use."""
+    if _Pool.memory is None:
+        _Pool.memory = ctypes.create_string_buffer(_POOL_BYTES + 64)
+        _Pool.address = -(-ctypes.addressof(_Pool.memory) // 64) * 64
+        _renew()
+    return _Pool.address
+
+
+def _write(field: str, value: int) -> None:
+    ctypes.c_int64.from_address(_words() + _FIELDS[field]).value = value
+
+
+def _renew() -> None:
+    """A pool without workers, as at the start of a process; a fork leaves them behind."""
+    if _Pool.memory is None:
+        return
+    ctypes.memset(_Pool.address, 0, _POOL_BYTES)
+    if _posix():
+        library = ctypes.CDLL(None)
+        for field, make in (("mutex", "pthread_mutex_init"), ("work", "pthread_cond_init"),
+                            ("done", "pthread_cond_init")):
+            getattr(library, make)(ctypes.c_void_p(_Pool.address + _FIELDS[field]), None)
+    _write("limit", get_num_threads())
+
+
+def _posix() -> bool:
+    return sys.platform != "win32"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+@once
+def publish() -> None:
+    """Make `flambeau_parallel` known to generated code."""
+    j = jit()
+    add = j.llvm.add_symbol
+    add("flambeau_pool", _words())
+    text = _ALONE
+    if _posix():
+        library = ctypes.CDLL(None)
+        for name in _PTHREAD:
+            add(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
+        text = _text(j.machine.triple)
+    (found,) = addresses(cache().key("threads"), ("flambeau_parallel_pool",), lambda: text)
+    add("flambeau_parallel", found)
+
+
+def available_threads() -> int:
+    """How many threads this process should use: what it was told, or the cores it may run on."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        first = os.environ.get(name, "").split(",")[0].strip()
+        if first.isdigit() and int(first) > 0:
+            return int(first)
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def get_num_threads() -> int:
+    """How many threads a kernel may use."""
+    if _Pool.limit == 0:
+        _Pool.limit = available_threads()
+    return _Pool.limit
+
+
+def set_num_threads(count: int) -> None:
+    """Let kernels use up to `count` threads; workers are started when first needed."""
+    _Pool.limit = count
+    _write("limit", count)

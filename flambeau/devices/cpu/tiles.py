@@ -1,0 +1,412 @@
+"""Products of small matrices inside larger kernels: tiles of C (+)= A B held in registers.
+
+A kernel that is more than one product (attention, recurrent layers) is written with `Code`, one
+function at a time, and calls `@product` on blocks that fit in the cache. A is read element by
+element at any strides; rows of B and C are contiguous. All strides are in bytes.
+"""
+
+from __future__ import annotations
+
+from ...core import dtype as dt
+from ...core import expr as ex
+from ..llvm import Lowering, Place, Writer
+from .bridge import jit
+
+#: rows and vectors of a tile: with a vector of B each and one of A they fill 16 registers
+ROWS, VECTORS = 6, 2
+#: how a product starts: from nothing, from what is there, from what is there times a factor per row
+FRESH, ADDED, SCALED = 0, 1, 2
+
+
+class Lanes:
+    """An element type and its vectors, as wide as the machine's registers."""
+
+    def __init__(self, dtype: dt.dtype):
+        self.dtype, self.size = dtype, dtype.itemsize
+        self.one = {4: "float", 8: "double"}[self.size]
+        self.width = jit().bits // (8 * self.size)
+        self.many = f"<{self.width} x {self.one}>"
+        self.bits = f"<{self.width} x i1>"
+        self.suffix = f"v{self.width}f{8 * self.size}"
+        self.panel = VECTORS * self.width
+        self.whole = f"i{8 * self.size}"
+
+    @property
+    def wholes(self) -> str:
+        return f"<{self.width} x {self.whole}>"
+
+    def iota(self, start: int = 0) -> str:
+        return "<" + ", ".join(f"{self.whole} {start + k}" for k in range(self.width)) + ">"
+
+
+class Code(Writer):
+    """One function: instructions by name, loops, and exprs on registers."""
+
+    def __init__(self, name: str, arguments: str, lanes: Lanes, internal: bool = True):
+        super().__init__()
+        self.name, self.arguments, self.lanes, self.internal = name, arguments, lanes, internal
+        self._formulas = _Formulas(self)
+
+    def text(self) -> str:
+        self.do("ret void")
+        scope = "internal " if self.internal else ""
+        body = "\n".join(self.lines)
+        return (f"define {scope}void @{self.name}({self.arguments}) #0 {{\nentry:\n{body}\n}}\n")
+
+    # integers and places
+
+    def integer(self, code: str, a, b) -> str:
+        return self.emit(f"{code} i64 {a}, {b}")
+
+    def add(self, a, b) -> str:
+        return self.integer("add", a, b)
+
+    def sub(self, a, b) -> str:
+        return self.integer("sub", a, b)
+
+    def mul(self, a, b) -> str:
+        return self.integer("mul", a, b)
+
+    def least(self, a, b) -> str:
+        less = self.emit(f"icmp slt i64 {a}, {b}")
+        return self.emit(f"select i1 {less}, i64 {a}, i64 {b}")
+
+    def most(self, a, b) -> str:
+        less = self.emit(f"icmp slt i64 {a}, {b}")
+        return self.emit(f"select i1 {less}, i64 {b}, i64 {a}")
+
+    def at(self, pointer: str, *steps) -> str:
+        """A pointer moved by bytes; a step may be a pair to multiply."""
+        for step in steps:
+            offset = self.mul(*step) if isinstance(step, tuple) else step
+            pointer = self.emit(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+        return pointer
+
+    def word(self, words: str, i: int, type_: str = "i64") -> str:
+        return self.emit(f"load {type_}, ptr {self.at(words, 8 * i)}")
+
+    # elements and vectors
+
+    def load(self, pointer: str, type_: str | None = None) -> str:
+        type_ = type_ or self.lanes.many
+        return self.emit(f"load {type_}, ptr {pointer}, align {self.lanes.size}")
+
+    def store(self, value: str, pointer: str, type_: str | None = None) -> None:
+        type_ = type_ or self.lanes.many
+        self.do(f"store {type_} {value}, ptr {pointer}, align {self.lanes.size}")
+
+    def splat(self, value: str, one: str | None = None) -> str:
+        one = one or self.lanes.one
+        many = f"<{self.lanes.width} x {one}>"
+        first = self.emit(f"insertelement {many} poison, {one} {value}, i32 0")
+        return self.emit(f"shufflevector {many} {first}, {many} poison, "
+                         f"<{self.lanes.width} x i32> zeroinitializer")
+
+    def masks(self, room: str, count: int = VECTORS) -> list[str]:
+        """Which lanes of so many vectors lie before `room`."""
+        lanes = self.lanes
+        left = room if lanes.size == 8 else self.emit(f"trunc i64 {room} to {lanes.whole}")
+        spread = self.splat(left, lanes.whole)
+        return [self.emit(f"icmp slt {lanes.wholes} {lanes.iota(v * lanes.width)}, {spread}")
+                for v in range(count)]
+
+    def load_some(self, pointer: str, mask: str) -> str:
+        many, bits = self.lanes.many, self.lanes.bits
+        name = f"llvm.masked.load.{self.lanes.suffix}.p0"
+        self.declare(name, many, ["ptr", bits, many])
+        return self.emit(f"call {many} @{name}(ptr align {self.lanes.size} {pointer}, {bits} "
+                         f"{mask}, {many} zeroinitializer)")
+
+    def store_some(self, value: str, pointer: str, mask: str) -> None:
+        many, bits = self.lanes.many, self.lanes.bits
+        name = f"llvm.masked.store.{self.lanes.suffix}.p0"
+        self.declare(name, "void", [many, "ptr", bits])
+        self.do(f"call void @{name}({many} {value}, ptr align {self.lanes.size} {pointer}, {bits} "
+                f"{mask})")
+
+    def fma(self, a: str, b: str, c: str) -> str:
+        many = self.lanes.many
+        return self.call(f"llvm.fmuladd.{self.lanes.suffix}", many, [(many, a), (many, b),
+                                                                     (many, c)])
+
+    def arithmetic(self, code: str, a: str, b: str) -> str:
+        return self.emit(f"{code} contract {self.lanes.many} {a}, {b}")
+
+    def formula(self, e: ex.Expr, leaves: dict, width: int | None = None) -> str:
+        """The value of an expr; its leaves are given as registers."""
+        return self.lowered(e, self.place(leaves, width))
+
+    def place(self, leaves: dict, width: int | None = None) -> Place:
+        """Where exprs with these leaves are computed; they share what they have in common."""
+        return Place(width or self.lanes.width, [], memo=dict(leaves))
+
+    def lowered(self, e: ex.Expr, place: Place) -> str:
+        return self._formulas.lower(ex.expand(e), place)
+
+    # branches
+
+    def when(self, condition: str, body, otherwise=None) -> None:
+        then, other, done = (self.fresh(s)[1:] for s in ("then", "else", "end"))
+        self.do(f"br i1 {condition}, label %{then}, label %{other if otherwise else done}")
+        self.start(then)
+        body()
+        self.do(f"br label %{done}")
+        if otherwise:
+            self.start(other)
+            otherwise()
+            self.do(f"br label %{done}")
+        self.start(done)
+
+    def invoke(self, name: str, *args: tuple[str, str]) -> None:
+        self.do(f"call void @{name}({', '.join(f'{t} {v}' for t, v in args)})")
+
+    def product(self, c, ldc, a, down, along, b, ldb, across, inner, rows, cols, mode,
+                factors="null") -> None:
+        """C[rows, cols] (+)= A[rows, inner] B[inner, cols]; `across` leads to B's next panel."""
+        self.invoke("product", ("ptr", c), ("i64", ldc), ("ptr", a), ("i64", down),
+                    ("i64", along), ("ptr", b), ("i64", ldb), ("i64", across), ("i64", inner),
+                    ("i64", rows), ("i64", cols), ("i64", mode), ("ptr", factors))
+
+
+class _Formulas(Lowering):
+    """Lowers exprs into a function that is being written."""
+
+    def __init__(self, writer: Writer):
+        self.w, self.folds, self.params = writer, {}, []
+
+
+def module(functions: list[Code], extra: str = "") -> str:
+    """A module of functions, with the attributes and declarations they need."""
+    declared: dict[str, str] = {}
+    for f in functions:
+        declared.update(f.declared)
+    return "\n".join([*(f.text() for f in functions), *declared.values(), extra,
+                      'attributes #0 = { nounwind "no-trapping-math"="true" }\n'])
+
+
+def leaf(k: int, dtype: dt.dtype) -> ex.Expr:
+    """A leaf for `Code.formula`."""
+    return ex.make("state", (), k, dtype)
+
+
+# -- products --------------------------------------------------------------------------------------
+
+_TILE = ("ptr %c, i64 %ldc, ptr %a, i64 %down, i64 %along, ptr %b, i64 %ldb, i64 %inner, "
+         "i64 %mode, ptr %factors, i64 %room")
+
+
+def _tile(lanes: Lanes, rows: int, partial: bool) -> Code:
+    """A few rows and a panel of columns of C; `partial` reads and writes only `room` columns."""
+    code = Code(f"tile{rows}{'_partial' if partial else ''}", _TILE, lanes)
+    many, step = lanes.many, lanes.width * lanes.size
+    masks = code.masks("%room") if partial else [""] * VECTORS
+    grid = [(r, v) for r in range(rows) for v in range(VECTORS)]
+
+    def read(pointer, v):
+        return code.load_some(pointer, masks[v]) if partial else code.load(pointer)
+
+    a, c = ["%a"], ["%c"]
+    for _ in range(1, rows):
+        a.append(code.at(a[-1], "%down"))
+        c.append(code.at(c[-1], "%ldc"))
+    places = {(r, v): code.at(c[r], v * step) if v else c[r] for r, v in grid}
+    code.do(f"switch i64 %mode, label %ready [ i64 {ADDED}, label %added i64 {SCALED}, "
+            "label %scaled ]")
+    code.start("added")
+    there = {k: read(places[k], k[1]) for k in grid}
+    code.do("br label %ready")
+    code.start("scaled")
+    shrunk = {}
+    for r in range(rows):
+        factor = code.splat(code.load(code.at("%factors", r * lanes.size), lanes.one))
+        for v in range(VECTORS):
+            shrunk[r, v] = code.arithmetic("fmul", read(places[r, v], v), factor)
+    code.do("br label %ready")
+    code.start("ready")
+    first = {k: code.fresh("first") for k in grid}
+    for k in grid:
+        code.do(f"{first[k]} = phi {many} [ zeroinitializer, %entry ], [ {there[k]}, %added ], "
+                f"[ {shrunk[k]}, %scaled ]")
+    code.do("br label %inner_loop")
+    sums = {k: code.fresh("sum") for k in grid}
+    code.start("inner_loop")
+    nexts = {k: code.fresh("next") for k in grid}
+    code.do("%i = phi i64 [ 0, %ready ], [ %i1, %inner_loop ]")
+    code.do("%ao = phi i64 [ 0, %ready ], [ %ao1, %inner_loop ]")
+    code.do("%bp = phi ptr [ %b, %ready ], [ %bp1, %inner_loop ]")
+    for k in grid:
+        code.do(f"{sums[k]} = phi {many} [ {first[k]}, %ready ], [ {nexts[k]}, %inner_loop ]")
+    right = [read(code.at("%bp", v * step) if v else "%bp", v) for v in range(VECTORS)]
+    name = f"llvm.fmuladd.{lanes.suffix}"
+    code.declare(name, many, [many] * 3)
+    for r in range(rows):
+        left = code.splat(code.load(code.at(a[r], "%ao"), lanes.one))
+        for v in range(VECTORS):
+            code.do(f"{nexts[r, v]} = call {many} @{name}({many} {left}, {many} {right[v]}, "
+                    f"{many} {sums[r, v]})")
+    code.do("%i1 = add i64 %i, 1")
+    code.do("%ao1 = add i64 %ao, %along")
+    code.do("%bp1 = getelementptr i8, ptr %bp, i64 %ldb")
+    code.do("%more = icmp slt i64 %i1, %inner")
+    code.do("br i1 %more, label %inner_loop, label %done")
+    code.start("done")
+    for r, v in grid:
+        if partial:
+            code.store_some(nexts[r, v], places[r, v], masks[v])
+        else:
+            code.store(nexts[r, v], places[r, v])
+    return code
+
+
+def _column(lanes: Lanes, partial: bool) -> Code:
+    """A panel of columns, its rows dealt out evenly to tiles."""
+    suffix = "_partial" if partial else ""
+    code = Code(f"column{suffix}", _TILE + ", i64 %rows", lanes)
+    tiles = code.integer("sdiv", code.add("%rows", ROWS - 1), ROWS)
+
+    def tile(i, carried):
+        row, = carried
+        left = code.sub("%rows", row)
+        beside = code.sub(tiles, i)
+        count = code.integer("sdiv", code.sub(code.add(left, beside), 1), beside)
+        c, a = code.at("%c", (row, "%ldc")), code.at("%a", (row, "%down"))
+        factors = code.at("%factors", (row, lanes.size))
+        labels = [code.fresh("rows")[1:] for _ in range(ROWS)]
+        done = code.fresh("tile")[1:]
+        cases = " ".join(f"i64 {r + 1}, label %{labels[r]}" for r in range(ROWS))
+        code.do(f"switch i64 {count}, label %{done} [ {cases} ]")
+        for r in range(ROWS):
+            code.start(labels[r])
+            code.invoke(f"tile{r + 1}{suffix}", ("ptr", c), ("i64", "%ldc"), ("ptr", a),
+                        ("i64", "%down"), ("i64", "%along"), ("ptr", "%b"), ("i64", "%ldb"),
+                        ("i64", "%inner"), ("i64", "%mode"), ("ptr", factors), ("i64", "%room"))
+            code.do(f"br label %{done}")
+        code.start(done)
+        return [code.add(row, count)]
+
+    code.loop("0", tiles, "1", [("i64", "0")], tile)
+    return code
+
+
+def _product(lanes: Lanes) -> Code:
+    code = Code("product", "ptr %c, i64 %ldc, ptr %a, i64 %down, i64 %along, ptr %b, i64 %ldb, "
+                "i64 %across, i64 %inner, i64 %rows, i64 %cols, i64 %mode, ptr %factors", lanes)
+
+    def panel(i, _):
+        c = code.at("%c", (i, lanes.panel * lanes.size))
+        b = code.at("%b", (i, "%across"))
+        room = code.sub("%cols", code.mul(i, lanes.panel))
+        args = [("ptr", c), ("i64", "%ldc"), ("ptr", "%a"), ("i64", "%down"), ("i64", "%along"),
+                ("ptr", b), ("i64", "%ldb"), ("i64", "%inner"), ("i64", "%mode"),
+                ("ptr", "%factors"), ("i64", room), ("i64", "%rows")]
+        whole = code.emit(f"icmp sge i64 {room}, {lanes.panel}")
+        code.when(whole, lambda: code.invoke("column", *args),
+                  lambda: code.invoke("column_partial", *args))
+        return []
+
+    panels = code.integer("sdiv", code.add("%cols", lanes.panel - 1), lanes.panel)
+    code.loop("0", panels, "1", (), panel)
+    return code
+
+
+def product_functions(lanes: Lanes) -> list[Code]:
+    """What a module that calls `Code.product` needs."""
+    return [*(_tile(lanes, r, partial) for partial in (False, True) for r in range(1, ROWS + 1)),
+            _column(lanes, False), _column(lanes, True), _product(lanes)]
+
+
+# -- transposed panels -----------------------------------------------------------------------------
+
+
+def turned(code: Code, rows: list[str], type_: str | None = None) -> list[str]:
+    """A square of vectors transposed: pairs of lanes are exchanged at every distance."""
+    width, many = code.lanes.width, type_ or code.lanes.many
+    distance = 1
+    while distance < width:
+        for i in range(width):
+            if i & distance:
+                continue
+            one, other = rows[i], rows[i + distance]
+            low = [k if not k & distance else width + k - distance for k in range(width)]
+            high = [k + distance if not k & distance else width + k for k in range(width)]
+            rows[i], rows[i + distance] = (
+                code.emit(f"shufflevector {many} {one}, {many} {other}, <{width} x i32> <"
+                          + ", ".join(f"i32 {k}" for k in picked) + ">") for picked in (low, high))
+        distance *= 2
+    return rows
+
+
+def transposed_panels(lanes: Lanes) -> Code:
+    """@turn: rows of a matrix become lanes, a panel of them at a time, times a factor.
+
+    target[panel][column][lane]; lanes beyond the last row repeat it.
+    """
+    code = Code("turn", f"ptr %target, ptr %source, i64 %down, i64 %rows, i64 %cols, "
+                f"{lanes.one} %factor", lanes)
+    width, size = lanes.width, lanes.size
+    factor = code.splat("%factor")
+    last = code.sub("%rows", 1)
+    vectors = code.integer("sdiv", code.add("%rows", width - 1), width)
+    straight = code.integer("and", "%cols", -width)
+    pitch = lanes.panel * size
+
+    def strip(v, _):
+        """One vector of rows."""
+        sources = [code.at("%source", (code.least(code.add(code.mul(v, width), k), last), "%down"))
+                   for k in range(width)]
+        panel = code.integer("udiv", v, VECTORS)
+        half = code.sub(v, code.mul(panel, VECTORS))
+        target = code.at("%target", code.mul(code.mul(panel, "%cols"), pitch),
+                         (half, width * size))
+
+        def square(d, _):
+            values = turned(code, [code.load(code.at(s, (d, size))) for s in sources])
+            for k, value in enumerate(values):
+                code.store(code.arithmetic("fmul", value, factor),
+                           code.at(target, (code.add(d, k), pitch)))
+            return []
+
+        def single(d, _):
+            value = "poison"
+            for k, s in enumerate(sources):
+                element = code.load(code.at(s, (d, size)), lanes.one)
+                value = code.emit(f"insertelement {lanes.many} {value}, {lanes.one} {element}, "
+                                  f"i32 {k}")
+            code.store(code.arithmetic("fmul", value, factor), code.at(target, (d, pitch)))
+            return []
+
+        code.loop("0", straight, str(width), (), square)
+        code.loop(straight, "%cols", "1", (), single)
+        return []
+
+    code.loop("0", vectors, "1", (), strip)
+    return code
+
+
+def copied_panels(lanes: Lanes) -> Code:
+    """@strips: target[panel][row][lane] from the rows of a matrix; lanes past the last are 0."""
+    code = Code("strips", "ptr %target, ptr %source, i64 %down, i64 %rows, i64 %cols", lanes)
+    pitch, step = lanes.panel * lanes.size, lanes.width * lanes.size
+    panels = code.integer("sdiv", code.add("%cols", lanes.panel - 1), lanes.panel)
+
+    def panel(p, _):
+        source = code.at("%source", (p, pitch))
+        target = code.at("%target", code.mul(code.mul(p, "%rows"), pitch))
+        room = code.sub("%cols", code.mul(p, lanes.panel))
+        masks = code.masks(room)
+
+        def copy(read):
+            def row(r, _):
+                for v in range(VECTORS):
+                    code.store(read(code.at(source, (r, "%down"), v * step), v),
+                               code.at(target, (r, pitch), v * step))
+                return []
+            return lambda: code.loop("0", "%rows", "1", (), row)
+
+        code.when(code.emit(f"icmp sge i64 {room}, {lanes.panel}"),
+                  copy(lambda place, v: code.load(place)),
+                  copy(lambda place, v: code.load_some(place, masks[v])))
+        return []
+
+    code.loop("0", panels, "1", (), panel)
+    return code

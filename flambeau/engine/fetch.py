@@ -1,0 +1,307 @@
+"""Fronts of ops that fetch and join elements: what is known already takes one frame.
+
+Each looks up what was planned for these signatures, asks one native call whether indices are in
+bounds, and runs the kernel. All else, errors among it, is left to the op's usual front.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from ..core import dtype as dt
+from ..core import shape as sh
+from ..core.device import CPU
+from ..devices.cpu.bounds import within
+from ..ops.declare import Op, engine, registry
+from . import pointwise as pw
+from . import selection
+from .eager import PLAIN, new_table
+from .formula import back_of, record
+from .join import JoinBack, known
+from .modes import modes
+from .node import new_node
+from .storage import checkers
+from .tensor import LEAF, Signature, Tensor, empty, signature
+from .views import Step
+
+_INDEX = (dt.int64, dt.int32)
+_signature, _pointer, _node = attrgetter("sig"), attrgetter("ptr"), attrgetter("node")
+
+
+def _usable(x: Signature, index: Signature) -> bool:
+    return (x.device is CPU and index.device is CPU and x.tag is None and index.tag is None
+            and index.dtype in _INDEX and index.contiguous and index.numel > 0)
+
+
+def _recorded(out: Tensor, x: Tensor, index: Tensor, label: str, chosen) -> None:
+    node, sig = x.node, x.sig
+    out.node = new_node(
+        Step(label, lambda g: [selection.put(engine.zeros_of(sig), chosen, g, "add", label)]),
+        (x if node is LEAF else node,), (index,), (out.sig,))
+
+
+# -- by index --------------------------------------------------------------------------------------
+
+
+class _Fetch:
+    """How elements of one signature are fetched by indices of another."""
+
+    __slots__ = ("check", "count", "frame", "high", "last", "out", "program", "run")
+
+    def __init__(self, x: Signature, index: Signature, frame, dim: int, shape=None):
+        self.frame, self.high = frame, x.shape[dim]
+        out, self.run, self.last, _, self.program = selection.reading(frame, x)
+        self.out = out if shape is None else signature(out.dtype, shape)
+        self.check, self.count = within(index.dtype.name), index.numel
+
+
+def _by_index(label: str, frame_of):
+    """The front of f(x, dim, index)."""
+    def wrapped(op: Op, otherwise):
+        plans, op.takes_out = new_table(), True
+
+        def planned(x, dim, index):
+            if not (isinstance(x, Tensor) and isinstance(index, Tensor) and type(dim) is int
+                    and _usable(x.sig, index.sig) and x.sig.rank and x.sig.numel):
+                return None
+            dim = sh.wrap_dim(dim, x.sig.rank)
+            frame = frame_of(x, dim, index)
+            return None if frame is None else _Fetch(x.sig, index.sig, frame, dim)
+
+        def front(*args, out=None, **named):
+            if out is not None:
+                return engine.written(op, args, named, out)
+            if named or len(args) != 3 or checkers or Tensor not in PLAIN:
+                return otherwise(*args, **named)
+            x, dim, index = args
+            try:
+                plan = plans.get((x.sig, dim, index.sig))
+            except (AttributeError, TypeError):
+                return otherwise(*args)
+            if plan is None:
+                result = otherwise(*args)
+                plans[x.sig, dim, index.sig] = planned(*args) or False
+                return result
+            if plan is False or not plan.check(index.ptr, plan.count, 0, plan.high):
+                return otherwise(*args)
+            out = empty(plan.out)
+            plan.run(out.ptr, x.ptr, index.ptr, plan.last)
+            if x.node is not None and modes.grad:
+                _recorded(out, x, index, label, selection.Selection(plan.frame, (index,)))
+            return out
+
+        front.__name__, front.__doc__ = op.name, op.doc
+        return front
+
+    return wrapped
+
+
+def _gather_frame(x, dim: int, index):
+    return selection.along(index, dim).frame if index.sig.rank == x.sig.rank else None
+
+
+def _rows_frame(x, dim: int, index):
+    return selection.rows(index, tuple(x.sig.shape), dim).frame if index.sig.rank == 1 else None
+
+
+# -- embedding -------------------------------------------------------------------------------------
+
+
+def _embedding(op: Op, otherwise):
+    """nn.functional.embedding without a bound on norms."""
+    if op.where != "nn.functional":
+        return otherwise
+    plans, table = new_table(), registry["embedding"]
+
+    def planned(index, weight):
+        if not (isinstance(weight, Tensor) and isinstance(index, Tensor)
+                and _usable(weight.sig, index.sig) and weight.sig.rank == 2 and weight.sig.numel):
+            return None
+        flat = selection.flat_rows(index.sig, tuple(weight.sig.shape))
+        return _Fetch(weight.sig, index.sig, flat, 0, (*index.sig.shape, weight.sig.shape[1]))
+
+    def front(input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
+              scale_grad_by_freq=False, sparse=False):
+        given = input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
+        try:
+            plan = plans.get((input.sig, weight.sig))
+        except AttributeError:
+            return otherwise(*given)
+        if plan is None:
+            result = otherwise(*given)
+            plans[input.sig, weight.sig] = planned(input, weight) or False
+            return result
+        if plan is False or max_norm is not None or checkers or Tensor not in PLAIN or (
+                padding_idx is not None and not -plan.high <= padding_idx < plan.high) or (
+                not plan.check(input.ptr, plan.count, 0, plan.high)):
+            return otherwise(*given)
+        out = empty(plan.out)
+        plan.run(out.ptr, weight.ptr, input.ptr, plan.last)
+        node = weight.node
+        if node is not None and modes.grad:
+            padding = -1 if padding_idx is None else padding_idx % plan.high
+            known = {"weight_meta": weight.sig, "indices": input, "padding_idx": padding,
+                     "scale_grad_by_freq": scale_grad_by_freq}
+            out.node = new_node(back_of(table), (weight if node is LEAF else node,),
+                                tuple([known.get(name) for name in table.wanted]), (out.sig,))
+        return out
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+# -- joins -----------------------------------------------------------------------------------------
+
+
+def _join(label: str, fresh: bool):
+    """The front of cat or stack."""
+    def wrapped(op: Op, otherwise):
+        op.takes_out = True
+
+        def front(*args, out=None, **named):
+            if out is not None:
+                return engine.written(op, args, named, out)
+            if named or len(args) > 2 or type(args[0]) not in (list, tuple) or (
+                    Tensor not in PLAIN):
+                return otherwise(*args, **named)
+            tensors = args[0]
+            pair = len(tensors) == 2  # the usual case, at half the cost
+            try:
+                if pair:
+                    one, other = tensors
+                    sigs = one.sig, other.sig
+                else:
+                    sigs = tuple(map(_signature, tensors))
+                plan = known.get((sigs, args[1] if len(args) == 2 else 0, fresh))
+            except (AttributeError, TypeError):
+                return otherwise(*args)
+            if plan is None:
+                return otherwise(*args)
+            sig, whole, steps, dim, _ = plan
+            result = empty(sig)
+            start = result.ptr
+            if whole is not None:
+                run, last = whole
+                if pair:
+                    run(start, one.ptr, other.ptr, last)
+                else:
+                    run(start, *map(_pointer, tensors), last)
+            else:
+                for x, (run, last, move) in zip(tensors, steps):
+                    run(start + move, x.ptr, last)
+            wanted = (one.node or other.node) if pair else any(map(_node, tensors))
+            if wanted and modes.grad and sig.dtype.kind in "fc":
+                parents = tuple([x if x.node is LEAF else x.node for x in tensors])
+                back = JoinBack(sigs, dim, fresh, [p is not None for p in parents])
+                result.node = new_node(Step(label, back), parents, (), (sig,))
+            return result
+
+        front.__name__, front.__doc__ = op.name, op.doc
+        return front
+
+    return wrapped
+
+
+# -- borders ---------------------------------------------------------------------------------------
+
+
+class _Border:
+    """One value around a tensor: a copy of what is kept of it, and a fill for each side."""
+
+    __slots__ = ("copy", "fills", "out", "value")
+
+    def __init__(self, x: Signature, pad: tuple, value):
+        pairs = [(0, 0)] * (x.rank - len(pad) // 2) + [
+            (pad[k], pad[k + 1]) for k in range(len(pad) - 2, -1, -2)]
+        shape = tuple(n + a + b for n, (a, b) in zip(x.shape, pairs, strict=True))
+        self.out = out = signature(x.dtype, shape)
+        kept = [n + min(a, 0) + min(b, 0) for n, (a, b) in zip(x.shape, pairs, strict=True)]
+        size, self.copy = x.dtype.itemsize, None
+        if min(kept) > 0:
+            to, from_ = ([sum(max(sign * a, 0) * s for (a, _), s in zip(
+                pairs, sig.strides, strict=True)) * size] for sign, sig in ((1, out), (-1, x)))
+            self.copy = (*_copy(signature(x.dtype, kept, x.strides), out), *to, *from_)
+        self.value = engine.full((), value, x.dtype)
+        self.fills = [self._fill(pairs, kept, d, after) for d in range(x.rank)
+                      for after in (False, True) if pairs[d][after] > 0]
+        self.fills = [fill for fill in self.fills if fill is not None]
+
+    def _fill(self, pairs, kept, d: int, after: bool):
+        """One side of a dimension: earlier ones as far as the tensor reaches, later ones whole."""
+        out, (a, b) = self.out, pairs[d]
+        shape = (*kept[:d], b if after else a, *out.shape[d + 1:])
+        if min(shape) <= 0:
+            return None
+        starts = [*(max(first, 0) for first, _ in pairs[:d]), out.shape[d] - b if after else 0]
+        move = sum(n * s for n, s in zip(starts, out.strides, strict=False)) * out.dtype.itemsize
+        repeated = signature(out.dtype, shape, (0,) * len(shape))
+        return *_copy(repeated, out), move
+
+
+def _copy(source: Signature, out: Signature):
+    """(plan, code, last argument) of a copy into a part of `out` that has the source's shape."""
+    part = signature(out.dtype, source.shape, out.strides)
+    plan = pw.plan(engine.identity, (source,), (), part)
+    return plan, plan[2], plan[3]
+
+
+def _constant_pad(op: Op, otherwise):
+    plans = new_table()
+
+    def planned(x, pad, value):
+        sig = x.sig
+        plain = sig.device is CPU and sig.tag is None and sig.numel and sig.rank
+        if not plain or not all(type(p) is int for p in pad) or isinstance(value, Tensor):
+            return None
+        plan = _Border(sig, pad, value)
+        return plan if plan.out.numel else None
+
+    def front(x, pad, value=0):
+        try:
+            plan = plans.get((x.sig, pad, value))
+        except (AttributeError, TypeError):
+            return otherwise(x, pad, value)
+        if plan is None:
+            result = otherwise(x, pad, value)
+            plans[x.sig, pad, value] = planned(x, pad, value) or False
+            return result
+        if plan is False or Tensor not in PLAIN:
+            return otherwise(x, pad, value)
+        out = empty(plan.out)
+        start, given = out.ptr, plan.value.ptr
+        if plan.copy is not None:
+            _, run, last, to, from_ = plan.copy
+            run(start + to, x.ptr + from_, last)
+        for _, run, last, move in plan.fills:
+            run(start + move, given, last)
+        if x.node is not None and modes.grad:
+            record(op, {"x": x, "pad": pad, "value": value}, out)
+        return out
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+def _pad(op: Op, otherwise):
+    """nn.functional.pad with a constant."""
+    constant = registry["constant_pad_nd"]
+
+    def front(input, pad, mode="constant", value=None):
+        if mode == "constant" and type(pad) is tuple and Tensor in PLAIN:
+            return constant.run(input, pad, 0 if value is None else value)
+        return otherwise(input, pad, mode, value)
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+#: op -> its front, given the op and the front that answers everything
+FRONTS = {
+    "cat":             _join("CatBackward0", False),
+    "stack":           _join("StackBackward0", True),
+    "gather":          _by_index("GatherBackward0", _gather_frame),
+    "index_select":    _by_index("IndexSelectBackward0", _rows_frame),
+    "embedding":       _embedding,
+    "constant_pad_nd": _constant_pad,
+    "pad":             _pad,
+}

@@ -1,0 +1,49 @@
+"""Programs that leave their Python behind: traced once, saved, loaded and run without the class.
+
+    program = jit.trace(model, example)
+    program.save("model.pt")
+    jit.load("model.pt")(x)
+
+`script` takes functions and modules as they are: there is no second language here.
+"""
+
+from flambeau.jit.annotations import (
+    Attribute,
+    Final,
+    Future,
+    ScriptModule,
+    annotate,
+    export,
+    fork,
+    freeze,
+    ignore,
+    interface,
+    is_scripting,
+    is_tracing,
+    isinstance,
+    onednn_fusion_enabled,
+    optimize_for_inference,
+    run_frozen_optimizations,
+    script,
+    script_if_tracing,
+    script_method,
+    set_fusion_strategy,
+    unused,
+    wait,
+)
+from flambeau.jit.program import (
+    ScriptFunction,
+    TopLevelTracedModule,
+    TracingCheckError,
+    load,
+    save,
+    trace,
+    trace_module,
+)
+
+__all__ = ["Attribute", "Final", "Future", "ScriptFunction", "ScriptModule", "TopLevelTracedModule",
+           "TracingCheckError", "annotate", "export", "fork", "freeze", "ignore", "interface",
+           "is_scripting", "is_tracing", "isinstance", "load", "onednn_fusion_enabled",
+           "optimize_for_inference", "run_frozen_optimizations", "save", "script",
+           "script_if_tracing", "script_method", "set_fusion_strategy", "trace", "trace_module",
+           "unused", "wait"]

@@ -1,0 +1,131 @@
+"""Fetching and joining twice: the first call plans, the second takes the quick way."""
+
+import numpy as np
+import pytest
+
+import flambeau as fl
+
+F = fl.nn.functional
+
+
+def draw(*shape):
+    return np.random.default_rng(0).standard_normal(shape)
+
+
+def twice(call):
+    first, second = call(), call()
+    assert fl.equal(first, second) and first.sig is second.sig
+    return second.detach().numpy()
+
+
+@pytest.mark.parametrize("pad", [(1, 2), (0, 3, 1, 0), (-1, 2), (2, -3, -1, 1), (0, 0, 0, 0, 2, 1),
+                                 (-2, -1), (1, 1, 1, 1, 1, 1)])
+def test_constant_borders(pad):
+    x = draw(3, 4, 5)
+    found = twice(lambda: F.pad(fl.tensor(x), pad, value=2.5))
+    pairs = [(0, 0)] * (3 - len(pad) // 2) + [pad[k:k + 2] for k in range(len(pad) - 2, -1, -2)]
+    wanted = np.pad(x, [(max(a, 0), max(b, 0)) for a, b in pairs], constant_values=2.5)
+    cut = tuple(slice(max(-a, 0), n - max(-b, 0))
+                for (a, b), n in zip(pairs, wanted.shape, strict=True))
+    np.testing.assert_array_equal(found, wanted[cut])
+
+
+def test_borders_of_views_and_their_gradient():
+    x = fl.tensor(draw(4, 6), requires_grad=True)
+    for _ in range(2):
+        x.grad = None
+        out = F.pad(x.t()[1:], (1, 2, -1, 1), value=3)
+        assert out.shape == (5, 7) and (out[-1] == 3).all()
+        out.backward(fl.arange(35.0, dtype=fl.float64).view(5, 7))
+        wanted = np.zeros((4, 6))
+        wanted[:, 2:] = np.arange(35.0).reshape(5, 7)[:4, 1:5].T
+        np.testing.assert_array_equal(x.grad.numpy(), wanted)
+
+
+@pytest.mark.parametrize("dtype", [fl.int64, fl.int32])
+def test_embedding(dtype):
+    weight = fl.tensor(draw(5, 3), requires_grad=True)
+    places = fl.tensor([[0, 4, 2], [2, 2, 1]], dtype=dtype)
+    for _ in range(2):
+        weight.grad = None
+        out = F.embedding(places, weight, padding_idx=-3)
+        np.testing.assert_array_equal(out.detach().numpy(), weight.detach().numpy()[places.numpy()])
+        out.backward(fl.ones(2, 3, 3, dtype=fl.float64))
+        assert weight.grad[:, 0].tolist() == [1, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 2**40])
+def test_indices_out_of_bounds_are_refused_every_time(wrong):
+    weight, good = fl.randn(5, 3), fl.zeros(9, dtype=fl.int64)
+    bad = good.clone()
+    bad[7] = wrong
+    calls = (lambda i: F.embedding(i, weight), lambda i: weight.index_select(0, i),
+             lambda i: fl.gather(weight, 0, i[:, None]))
+    for call in calls:
+        for _ in range(2):
+            call(good)
+            with pytest.raises((IndexError, RuntimeError), match="out of"):
+                call(bad)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_gather_and_index_select(dim):
+    x, axis = draw(4, 5), dim % 2
+    places = np.random.default_rng(1).integers(0, 4, (4, 5))
+    found = twice(lambda: fl.gather(fl.tensor(x), dim, fl.tensor(places)))
+    np.testing.assert_array_equal(found, np.take_along_axis(x, places, axis))
+    found = twice(lambda: fl.tensor(x).index_select(dim, fl.tensor(places[0])))
+    np.testing.assert_array_equal(found, x.take(places[0], axis))
+
+
+def test_gradients_and_their_gradients():
+    x = fl.tensor(draw(4, 3), requires_grad=True)
+    places = fl.tensor([[1, 0, 3], [1, 1, 2]])
+    for _ in range(2):
+        assert fl.autograd.gradgradcheck(lambda x: fl.gather(x, 0, places) ** 2, (x,))
+        assert fl.autograd.gradgradcheck(lambda x: F.embedding(places, x) ** 2, (x,))
+        assert fl.autograd.gradgradcheck(lambda x: x.index_select(1, places[0, :2]) ** 2, (x,))
+        assert fl.autograd.gradgradcheck(lambda x: fl.cat([x, x * 2], 1) ** 2, (x,))
+        assert fl.autograd.gradgradcheck(lambda x: F.pad(x, (1, -1)) ** 2, (x,))
+
+
+def test_joins():
+    a, b = draw(2, 3), draw(2, 3)
+    tensors = [fl.tensor(a), fl.tensor(b)]
+    for dim in (0, 1, -1):
+        for ours, theirs in ((fl.cat, np.concatenate), (fl.stack, np.stack)):
+            found = twice(lambda dim=dim, ours=ours: ours(tensors, dim))
+            np.testing.assert_array_equal(found, theirs([a, b], dim))
+    out = fl.empty(4, 3, dtype=fl.float64)
+    assert fl.cat(tensors, out=out) is out and fl.equal(out, fl.cat(tensors=tensors, dim=0))
+    half = fl.tensor(b, requires_grad=True)
+    for _ in range(2):
+        half.grad = None
+        fl.cat((tensors[0], half)).sum().backward()
+        assert (half.grad == 1).all()
+    with pytest.raises(TypeError):
+        fl.cat(tensors[0])
+    with pytest.raises(RuntimeError):
+        fl.cat([tensors[0], fl.zeros(2, 4)])
+
+
+def test_joins_of_long_rows():
+    a, b, c = draw(3, 40), draw(3, 70), draw(3, 1)
+    for dtype in (np.float64, np.float32, np.uint8):
+        parts = [x.astype(dtype) for x in (a, b, c)]
+        tensors = [fl.tensor(p) for p in parts]
+        np.testing.assert_array_equal(twice(lambda t=tensors: fl.cat(t, 1)),
+                                      np.concatenate(parts, 1))
+    many = [np.arange(n, dtype=np.int64) for n in (300_000, 5)]
+    np.testing.assert_array_equal(twice(lambda: fl.cat([fl.tensor(m) for m in many])),
+                                  np.concatenate(many))
+
+
+def test_a_change_of_the_index_is_noticed():
+    x, places = fl.randn(4, 2, requires_grad=True), fl.tensor([0, 1])
+    for _ in range(2):
+        out = x.index_select(0, places)
+        places.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            out.sum().backward()
+        places.sub_(1)

@@ -1,0 +1,55 @@
+"""inference_mode: what is made inside says so, and can never become part of a graph."""
+
+import pytest
+
+import flambeau as torch
+
+MADE = {
+    "factory":    lambda n: torch.ones(2, 2),
+    "pointwise":  lambda n: n + 1,
+    "chain":      lambda n: (n * 2).exp(),
+    "product":    lambda n: n @ n,
+    "linear":     lambda n: torch.nn.functional.linear(n, n, n[0]),
+    "reduction":  lambda n: n.sum(0),
+    "rows":       lambda n: torch.softmax(n, 0),
+    "cat":        lambda n: torch.cat([n, n]),
+    "random":     lambda n: torch.rand(2),
+    "recorded":   lambda n: torch.ones(2, requires_grad=True) * 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MADE)
+def test_what_is_made_inside_is_marked(case):
+    n = torch.ones(2, 2)
+    for _ in range(2):  # the second time natively
+        with torch.inference_mode():
+            made = MADE[case](n)
+            assert made.is_inference() and made[0].is_inference()
+            assert not n.view(4).is_inference()
+        assert not made.clone().is_inference() and not n.is_inference()
+
+
+def test_it_cannot_become_part_of_a_graph():
+    with torch.inference_mode():
+        a = torch.ones(2, 2) + 1
+        a.add_(1)
+    w = torch.ones(2, 2, requires_grad=True)
+    for _ in range(2):
+        assert (w + a).requires_grad  # nothing of a is kept
+        for use in (lambda: w * a, lambda: a @ w, lambda: torch.nn.functional.linear(a, w)):
+            with pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
+                use()
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        a.add_(1)
+    with pytest.raises(RuntimeError, match="do not track version"):
+        _ = a._version
+    with pytest.raises(RuntimeError, match="Setting requires_grad=True on inference tensor"):
+        a.requires_grad_()
+    assert a.clone().requires_grad_().is_leaf
+
+
+def test_memory_is_not_marked_for_the_next_who_uses_it():
+    with torch.inference_mode():
+        del_me = [torch.ones(64) + k for k in range(200)]
+    del del_me
+    assert not any((torch.ones(64) + k).is_inference() for k in range(200))
