@@ -7,11 +7,15 @@ the kernel. `PyCFunction_NewEx` turns its address into a callable.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib
+import os
 import sys
 import threading
 from array import array
 from collections.abc import Callable
+from typing import Any
 
 from ..libm import LIBM
 
@@ -205,8 +209,9 @@ class Jit:
         self.bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
         self.machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=self.cpu, features=self.features, opt=2, codemodel="jitdefault", jit=True)
+        # llvmlite holds a lock of its own in every call, and has no public name for it.
+        self.calls: Any = getattr(llvm.ffi.lib, "_lock", contextlib.nullcontext())
         self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.machine)
-        self.lock = threading.RLock()
         self._publish_symbols()
 
     def _publish_symbols(self) -> None:
@@ -230,7 +235,7 @@ class Jit:
         Kernels are written as they should run, so LLVM's passes over the IR gain them nothing and
         cost three times what generating code does; functions that call each other need them.
         """
-        with self.lock:
+        with building:
             module = self.llvm.parse_assembly(ir)
             module.triple = self.machine.triple
             module.data_layout = str(self.machine.target_data)
@@ -244,22 +249,47 @@ class Jit:
 
     def load(self, code: bytes, *names: str) -> list[int]:
         """Addresses of functions in object code, linked into the process."""
-        with self.lock:
+        with building:
             self.engine.add_object_file(self.llvm.ObjectFileRef.from_data(code))
             self.engine.finalize_object()
             return [self.engine.get_function_address(name) for name in names]
 
 
 _jit: Jit | None = None
-_jit_lock = threading.Lock()
+building = threading.RLock()  # held while there is something that a fork must not cut in two
 
 
 def jit() -> Jit:
     global _jit
-    with _jit_lock:
+    with building:
         if _jit is None:
             _jit = Jit()
     return _jit
+
+
+def _before_fork() -> None:
+    """Wait until no other thread is making a kernel or importing a part of the package.
+
+    The child has only the thread that forks: what another has begun would never end there.
+    """
+    building.acquire()
+    if _jit is not None:
+        _jit.calls.__enter__()
+    for name, module in list(sys.modules.items()):
+        begun = getattr(getattr(module, "__spec__", None), "_initializing", False)
+        if begun and name.startswith("flambeau."):
+            importlib.import_module(name)
+
+
+def _after_fork() -> None:
+    if _jit is not None:
+        _jit.calls.__exit__(None, None, None)
+    building.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 # -- storages as native objects ---------------------------------------------------------------

@@ -7,7 +7,7 @@ import functools
 import importlib
 
 from . import threads
-from .bridge import function_at, jit
+from .bridge import building, function_at, jit
 from .compile import ADDRESSES
 from .objects import SOURCES, cache
 
@@ -20,7 +20,7 @@ _LIGHT_PASSES = ("sroa", "instruction_combine", "simplify_cfg", "new_gvn", "loop
 def _lightly(text: str) -> bytes:
     """Object code of a module whose variables become registers, and little more is done."""
     j = jit()
-    with j.lock:
+    with building:
         module = j.llvm.parse_assembly(text)
         module.triple, module.data_layout = j.machine.triple, str(j.machine.target_data)
         builder = j.llvm.create_pass_builder(

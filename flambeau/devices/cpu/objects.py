@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from .bridge import jit
+from .bridge import building, jit
 from .cache import Cache
 
 #: where code is -> its name, what writes its text, and whether LLVM's passes go over that
@@ -44,7 +44,7 @@ def once(load: Callable[[], None]) -> Callable[[], None]:
     @functools.wraps(load)
     def loaded() -> None:
         if not done:
-            with jit().lock:
+            with building:
                 if not done:
                     load()
                     done.append(True)

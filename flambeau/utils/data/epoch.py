@@ -3,6 +3,7 @@
 import itertools
 import multiprocessing
 import warnings
+import weakref
 
 from . import streams
 from . import worker as work
@@ -103,6 +104,9 @@ class MultiProcessIter(BaseIter):
         super().__init__(loader)
         context = loader.multiprocessing_context or multiprocessing.get_context()
         self._crew = Crew(loader, context, self._base_seed, loader._make_fetcher())
+        # Kept alive by the finalizer, so in a cycle of garbage, too, and at exit, the crew is whole
+        # when it stops; __del__ might find its connections finalized and close them twice.
+        self._end = weakref.finalize(self, self._crew.stop)
         self._workers = [member.process for member in self._crew.members]
         self._numbers = itertools.count()
         self._stays = False  # whether these workers have served an epoch before
@@ -241,8 +245,4 @@ class MultiProcessIter(BaseIter):
     def shutdown(self):
         """End the workers."""
         self._pending, self._arrived, self._active = {}, {}, []
-        self._crew.stop()
-
-    def __del__(self):
-        if hasattr(self, "_crew"):
-            self._crew.stop()
+        self._end()
