@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 from typing import Any
 
 from . import ops as declarations
@@ -15,6 +15,8 @@ from .engine import (
     attention,  # noqa: F401  fills in `engine`,
     autocast,  # noqa: F401  what amp uses
     convert,
+    coo,
+    coo_ops,  # noqa: F401  fills in `engine`,
     copies,
     create,
     dlpack,
@@ -51,8 +53,9 @@ from .engine.modes import modes
 from .engine.tensor import Tensor, empty, make, signature
 from .ops.declare import Composite, Op, Pointwise, View, registry
 
-for _found in pkgutil.iter_modules(declarations.__path__):
-    importlib.import_module(f"{declarations.__name__}.{_found.name}")
+for _file in sorted(os.listdir(declarations.__path__[0])):
+    if _file.endswith(".py") and _file != "__init__.py":
+        importlib.import_module(f"{declarations.__name__}.{_file[:-3]}")
 
 for _op in list(registry.values()):
     plug(_op)
@@ -69,7 +72,7 @@ ALIASES = {
     "nn.functional.pixel_shuffle": "pixel_shuffle",
     "nn.functional.pixel_unshuffle": "pixel_unshuffle",
     "nn.functional.channel_shuffle": "channel_shuffle", "native_channel_shuffle": "channel_shuffle",
-    "ger": "outer", "linalg.matmul": "matmul",
+    "ger": "outer", "spmm": "mm", "linalg.matmul": "matmul",
     "linalg.matrix_power": "matrix_power", "linalg.matrix_exp": "matrix_exp",
     "special.expit": "sigmoid", "special.exp2": "exp2",
     "special.digamma": "digamma", "special.erf": "erf", "special.erfc": "erfc",
@@ -206,7 +209,7 @@ def install() -> None:
     protocol.install()
     for key, op in registry.items():
         adopt(key, op)
-    for part in (create, legacy, moves, random, sampling, storages, copies, dlpack):
+    for part in (create, legacy, moves, random, sampling, storages, copies, dlpack, coo):
         part.install()
     for name, (target, swapped) in OPERATORS.items():
         if target in registry:

@@ -129,17 +129,15 @@ def test_a_read_only_folder(tmp_path):
 
 def test_no_home(tmp_path):
     code = """
-    import os, pathlib
+    import os
     os.environ.pop("FLAMBEAU_CACHE")
-    def refuse(cls):
-        raise RuntimeError("Could not determine home directory.")
-    pathlib.Path.home = classmethod(refuse)
+    os.path.expanduser = lambda path: path
     """
     assert run(textwrap.dedent(code) + WORK, "unused", XDG_CACHE_HOME="") == EXPECTED
 
 
 FULL = """
-import errno, os, tempfile
+import builtins, errno, os
 class Full:
     def __init__(self, file):
         self.file = file
@@ -150,16 +148,18 @@ class Full:
     def write(self, data):
         self.file.write(data[:10])
         raise OSError(errno.{name}, "no more")
-open_handle = os.fdopen
-def fdopen(handle, mode="r", *args, **kwargs):
-    file = open_handle(handle, mode, *args, **kwargs)
-    return Full(file) if mode == "wb" else file
+really_open = open
+def open_full(path, mode="r", *args, **kwargs):
+    file = really_open(path, mode, *args, **kwargs)
+    return Full(file) if mode == "xb" else file
 """
 FAULTS = {
-    "write":   "os.fdopen = fdopen\n",
+    "write":   "builtins.open = open_full\n",
     "replace": "def fail(*_): raise OSError(errno.{name}, 'no more')\nos.replace = fail\n",
-    "mkstemp": "def fail(*_, **__): raise OSError(errno.{name}, 'no more')\n"
-               "tempfile.mkstemp = fail\n",
+    "create":  "def fail(path, mode='r', *args, **kwargs):\n"
+               "    if mode == 'xb': raise OSError(errno.{name}, 'no more')\n"
+               "    return really_open(path, mode, *args, **kwargs)\n"
+               "builtins.open = fail\n",
 }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class Program:
         body, called = self._ir()
         digest = hashlib.sha256(body.encode()).hexdigest()
         name = f"program_{digest[:24]}"
-        add = jit().llvm.add_symbol
+        add = jit().publish
         for symbol, address in called.items():
             add(symbol, address)
         text = body.replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False)

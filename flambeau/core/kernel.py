@@ -12,16 +12,15 @@ map. Sizes and strides are given when it runs, so one kernel serves every shape 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from . import dtype as dt
 from . import expr as ex
 from .expr import Expr
+from .record import Record
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(Record):
     """A tensor the kernel reads or writes, and how it steps along the lanes.
 
     step is "1" (neighbours in memory), "0" (the same element again), "-1" (neighbours, read
@@ -36,8 +35,7 @@ class Operand:
         return f"{'out' if self.written else 'in'} {self.dtype.name}[{self.step}]"
 
 
-@dataclass(frozen=True, eq=False)
-class Fold:
+class Fold(Record):
     """States, how an element moves them, and how two partial results merge.
 
     In `step` the leaves state0, state1 ... are the states so far; in `merge` state0..n-1 are
@@ -50,9 +48,10 @@ class Fold:
     merge: tuple[Expr, ...]
     running: tuple[Store, ...] = ()
 
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
-@dataclass(frozen=True, eq=False)
-class Store:
+
+class Store(Record):
     """Write an expr to an operand: at the current place, or at computed coordinates.
 
     combine names how a value joins what is there (add, mul, amax, amin), or is None.
@@ -63,9 +62,10 @@ class Store:
     coordinates: tuple[Expr, ...] | None = None
     combine: str | None = None
 
+    __eq__, __hash__ = object.__eq__, object.__hash__
 
-@dataclass(frozen=True, eq=False)
-class Kernel:
+
+class Kernel(Record):
     """What a device is asked to compile. Kernels are equal if they are made of the same exprs."""
 
     operands: tuple[Operand, ...]

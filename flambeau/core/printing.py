@@ -4,15 +4,14 @@ Works on numpy arrays: bfloat16 and float8 values come widened to float32 with t
 name beside them. Only the values that are shown are read, so a strided view costs its edges.
 """
 
-import dataclasses
 import math
 from typing import NamedTuple
 
 from .lazily import np
+from .record import Record
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PrintOptions:
+class PrintOptions(Record):
     """How numbers and large tensors are shown; `sci_mode=None` decides from the values."""
 
     precision: int = 4
@@ -52,7 +51,7 @@ def changed_options(
         "linewidth": linewidth,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    return dataclasses.replace(options, **given, sci_mode=sci_mode)
+    return options.but(**given, sci_mode=sci_mode)
 
 
 # -- which values are shown -----------------------------------------------------------------

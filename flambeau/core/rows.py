@@ -13,13 +13,13 @@ else, which is part of the kernel. A result is `rows.each(...)`, `rows.once(...)
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from . import dtype as dt
 from . import expr as ex
 from .expr import Expr
 from .kernel import Fold, Store
+from .signature import document_of, parameters_of
 
 if TYPE_CHECKING:
     each: TypeAlias = Any
@@ -101,10 +101,9 @@ class Program:
     """A row program and what its parameters are."""
 
     def __init__(self, body):
-        self.body, self.name, self.doc = body, body.__name__, inspect.cleandoc(body.__doc__ or "")
-        found = list(inspect.signature(body).parameters.values())[1:]
-        self.tensors = {p.name: str(p.annotation) for p in found if p.kind is not p.KEYWORD_ONLY}
-        self.numbers = [p.name for p in found if p.kind is p.KEYWORD_ONLY]
+        self.body, self.name, self.doc = body, body.__name__, document_of(body)
+        positional, self.numbers, _ = parameters_of(body)
+        self.tensors = {name: str(body.__annotations__.get(name)) for name in positional[1:]}
 
     def __repr__(self) -> str:
         return f"<row program {self.name}>"

@@ -8,7 +8,7 @@ there are not cut: who comes first would be left to chance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..core.record import Record
 
 #: a range should take about this long, in nanoseconds; twice as much is worth a second thread
 RANGE_NS = 16_000
@@ -19,8 +19,7 @@ BLOCK, BLOCKS, FEW = 1 << 15, 128, 32
 BLOCK_ARGUMENTS = ("ptr %scratch", "i64 %blocks", "i64 %rows", "i64 %begin", "i64 %end")
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Record):
     """What a caller has to know of a kernel."""
 
     name: str

@@ -6,11 +6,9 @@ found by nested tables: signature of x, of w, of the bias.
 
 from __future__ import annotations
 
-import hashlib
 from array import array
-from pathlib import Path
 
-from ..devices.cpu.compile import addresses, cache
+from ..devices.cpu.objects import addresses, cache, stamp
 from . import front_parts
 from .front_parts import EXTERNAL, GLOBALS, INFERRING, WORDS, at, common, offsets, put
 from .node import Node, fronts
@@ -144,8 +142,8 @@ def _module() -> str:
 
 def adopt(front, plans: dict, name: str, doc: str):
     """A function of three tensors that runs natively what it can, and `front` otherwise."""
-    text = Path(__file__).read_bytes() + Path(front_parts.__file__).read_bytes()
-    key = cache().key(f"affine {hashlib.sha256(text).hexdigest()} {offsets(Node)}")
+    sources = stamp(__file__, front_parts.__file__)
+    key = cache().key(f"affine {sources} {offsets(Node)}")
     (address,) = addresses(key, ("affine_front",), _module, True)
     context = array("q", [id(plans), id(front)])
     fronts.keep.extend((plans, front, context))

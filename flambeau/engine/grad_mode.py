@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import inspect
 
+from ..core.signature import is_generator
 from .modes import modes
 
 
@@ -15,10 +15,10 @@ class Switch:
         return type(self)()
 
     def __call__(self, function):
-        if inspect.isclass(function):
+        if isinstance(function, type):
             function.__init__ = self(function.__init__)
             return function
-        if inspect.isgeneratorfunction(function):
+        if is_generator(function):
             return _around_generator(self.clone, function)
 
         @functools.wraps(function)

@@ -10,12 +10,10 @@ Their text is in front_text.py, made of front_parts.py; here they are loaded and
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from array import array
-from pathlib import Path
 
 from ..devices.cpu import bridge
-from ..devices.cpu.compile import addresses, cache
+from ..devices.cpu.objects import addresses, cache, stamp
 from . import front_parts, front_text
 from .front_parts import EXTERNAL, offsets
 from .front_text import FORMS, module_text
@@ -24,8 +22,7 @@ from .tensor import LEAF, Tensor
 _api = ctypes.pythonapi
 
 #: what the generated text depends on, besides the layout of objects
-SOURCE = hashlib.sha256(b"".join(Path(str(module.__file__)).read_bytes() for module in (
-    front_parts, front_text))).hexdigest()
+SOURCE = stamp(str(front_parts.__file__), str(front_text.__file__))
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 
@@ -36,12 +33,12 @@ class Fronts:
     def __init__(self, node: type):
         j = bridge.jit()
         for name in EXTERNAL:
-            j.llvm.add_symbol(name, ctypes.cast(getattr(_api, name), ctypes.c_void_p).value)
+            j.publish(name, ctypes.cast(getattr(_api, name), ctypes.c_void_p).value)
         key = cache().key(f"fronts {SOURCE} {offsets(node)}")
         names = [*(f"f{form}" for form in FORMS), "next_sequence"]
         *functions, sequence = addresses(key, names, lambda: module_text(node), True)
         self._functions = dict(zip(FORMS, functions, strict=True))
-        self._variable = j.engine.get_global_value_address
+        self._variable = j.linker.variable
         self.used = dict.fromkeys(FORMS, 0)
         self.keep: list = []
         values = {"tensor": Tensor, "node": node, "none": None, "leaf": LEAF, "float": float,

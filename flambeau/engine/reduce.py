@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import struct
 from array import array
 from functools import lru_cache
@@ -15,6 +14,7 @@ from ..core import shape as sh
 from ..core.device import META
 from ..core.kernel import Fold, Kernel, Operand, Store
 from ..core.lazily import Lazily
+from ..core.signature import parameters_of
 from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..ops.declare import Reduction
@@ -192,7 +192,7 @@ def _fold(op: Reduction, x: ex.Expr, at: ex.Expr, done: int, given: dict, before
 
 
 def _finish_wants(op: Reduction) -> list[str]:
-    return [] if op.finish is None else list(inspect.signature(op.finish).parameters)[1:]
+    return [] if op.finish is None else parameters_of(op.finish)[0][1:]
 
 
 def _tuple(value) -> tuple:

@@ -11,10 +11,13 @@ import ctypes
 import errno
 import mmap
 import os
-import tempfile
 import weakref
+from typing import Any
 
+from ..core.lazily import Lazily
 from .storage import adopt
+
+tempfile: Any = Lazily("tempfile")
 
 #: where files are memory; the second is for systems that have no such place, or a small one
 MEMORY_FOLDER = "/dev/shm"

@@ -40,7 +40,7 @@ _DTYPES = (float32, float64)  # others are rounded after every operation, as ten
 @functools.cache
 def _code() -> dict:
     """The native functions of assembly/gather.py."""
-    add = bridge.jit().llvm.add_symbol
+    add = bridge.jit().publish
     for name in ("PyDict_Next", "PyType_IsSubtype"):
         add(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
     offsets = [(n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad")]

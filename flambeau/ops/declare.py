@@ -19,14 +19,15 @@ function without arguments, called only if that gradient is wanted, or None.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core import dtype as dt
 from ..core import expr as ex
 from ..core.dtype import BOOL, FLOAT, INDEX, REAL, SAME, SUM
 from ..core.expr import Expr
+from ..core.signature import document_of, parameters_of
 
 __all__ = ["BOOL", "FLOAT", "INDEX", "REAL", "SAME", "SUM", "Composite", "Indexed", "Library",
            "Engine", "Op", "Pointwise", "Reduction", "View", "composite", "engine", "indexed",
@@ -80,7 +81,7 @@ class Op:
         self.name = name or function.__name__
         self.said = said or self.name
         self.body, self.rule, self.samples = function, rule, samples
-        self.doc = inspect.cleandoc(function.__doc__ or "")
+        self.doc = document_of(function)
         self.method = self.name if method is True else method
         self.inplace, self.function_form, self.where = inplace, function_form, where
         self.backward_name = backward
@@ -112,20 +113,11 @@ class Op:
         return f"<{self.kind} op {self.name}>"
 
     def __str__(self) -> str:
+        import inspect  # only those who read pay for it
+
         lines = [f"{self.kind} {self.name}{inspect.signature(self.body)}"]
         lines += [f"    {line}" for line in self.doc.splitlines()]
         return "\n".join(lines)
-
-
-def parameters_of(function: Callable) -> tuple[list[str], list[str], dict]:
-    """Positional and keyword-only names, and defaults: as inspect has them, at a tenth the cost."""
-    code = function.__code__
-    names, count = code.co_varnames, code.co_argcount
-    positional = list(names[:count])
-    given = function.__defaults__ or ()
-    defaults = dict(zip(positional[count - len(given):], given, strict=True))
-    return (positional, list(names[count:count + code.co_kwonlyargcount]),
-            defaults | (function.__kwdefaults__ or {}))
 
 
 def _unplugged(*args, **kwargs):
@@ -200,7 +192,7 @@ class Pointwise(Op):
             values |= {"g": g, "out": out}
             parts = self.formula(*(values[name] for name in self.wanted))
             part = parts[i] if isinstance(parts, tuple) else parts
-            return part() if inspect.isfunction(part) else part
+            return part() if isinstance(part, FunctionType) else part
         leaves = [ex.make("state", (), 1000 + k, a.dtype) for k, a in enumerate(args)]
         body = self.element(leaves, attributes)
         back = dict(zip(leaves, args, strict=True))
@@ -332,7 +324,7 @@ class Composite(Op):
 def _decorator(cls, **fixed):
     """@kind, @kind(rule), @kind(rule, samples) and keyword options."""
     def declare(*args, **options):
-        if len(args) == 1 and inspect.isfunction(args[0]):
+        if len(args) == 1 and isinstance(args[0], FunctionType):
             return cls(args[0], **fixed)
         names = ("rule", "samples")
         chosen = dict(zip(names, args, strict=False))

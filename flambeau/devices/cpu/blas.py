@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
-from pathlib import Path
+import os
 
 PREFIX = "scipy_"
 
@@ -20,12 +20,12 @@ def openblas() -> ctypes.CDLL:
     if spec is None or not spec.submodule_search_locations:
         raise ImportError("matrix products need the package scipy-openblas32: "
                           "pip install scipy-openblas32")
-    folder = Path(next(iter(spec.submodule_search_locations))) / "lib"
-    found = sorted(p for p in folder.iterdir() if "scipy_openblas" in p.name
-                   and p.suffix in (".so", ".dylib", ".dll"))
+    folder = os.path.join(next(iter(spec.submodule_search_locations)), "lib")
+    found = sorted(name for name in os.listdir(folder) if "scipy_openblas" in name
+                   and name.endswith((".so", ".dylib", ".dll")))
     if not found:
         raise ImportError(f"scipy-openblas32 is installed without its library in {folder}")
-    library = ctypes.CDLL(str(found[0]))
+    library = ctypes.CDLL(os.path.join(folder, found[0]))
     getattr(library, f"{PREFIX}openblas_set_num_threads")(1)
     return library
 

@@ -14,7 +14,7 @@ _BITS = {"int64": 64, "int32": 32}
 @functools.cache
 def within(dtype_name: str):
     """The callable (address, count, low, high): 1 if all of them are in [low, high), else 0."""
-    jit().llvm.add_symbol("PyLong_FromSsize_t", ctypes.cast(
+    jit().publish("PyLong_FromSsize_t", ctypes.cast(
         ctypes.pythonapi.PyLong_FromSsize_t, ctypes.c_void_p).value or 0)
     name = f"within_{dtype_name}"
     found, = addresses(cache().key(name), (name,), lambda: _text(name, _BITS[dtype_name]))

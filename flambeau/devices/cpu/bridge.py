@@ -7,8 +7,8 @@ the kernel. `PyCFunction_NewEx` turns its address into a callable.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import functools
 import importlib
 import os
 import sys
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..libm import LIBM
+from .linker import Linker
 
 _api = ctypes.pythonapi
 _METH_FASTCALL = 0x0080
@@ -196,29 +197,38 @@ declare void @Py_IncRef(ptr)
 
 
 class Jit:
-    """One LLVM execution engine for the process, made when the first kernel is needed."""
+    """LLVM for the process: what compiles, and what links. Made when the first kernel is needed."""
 
     def __init__(self) -> None:
-        import llvmlite.binding as llvm
-
-        self.llvm = llvm
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        features = llvm.get_host_cpu_features()
-        self.cpu, self.features = llvm.get_host_cpu_name(), features.flatten()
-        self.bits = 512 if features.get("avx512f") else 256 if features.get("avx2") else 128
-        self.machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=self.cpu, features=self.features, opt=2, codemodel="jitdefault", jit=True)
-        # llvmlite holds a lock of its own in every call, and has no public name for it.
-        self.calls: Any = getattr(llvm.ffi.lib, "_lock", contextlib.nullcontext())
-        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.machine)
+        self.linker = Linker()
+        self.cpu, self.features = self.linker.cpu, self.linker.features
+        has = self.linker.has
+        self.bits = 512 if "avx512f" in has else 256 if "avx2" in has else 128
         self._publish_symbols()
+
+    @functools.cached_property
+    def llvm(self) -> Any:
+        """llvmlite, where something has to be compiled."""
+        import llvmlite.binding
+
+        return llvmlite.binding
+
+    @functools.cached_property
+    def machine(self) -> Any:
+        return self.llvm.Target.from_default_triple().create_target_machine(
+            cpu=self.cpu, features=self.features, opt=2, codemodel="jitdefault", jit=True)
+
+    @property
+    def calls(self) -> Any:
+        """The lock that llvmlite holds in every call; it has no public name."""
+        loaded = "llvm" in vars(self)
+        return getattr(self.llvm.ffi.lib, "_lock", None) if loaded else None
 
     def _publish_symbols(self) -> None:
         def address(function) -> int:
             return ctypes.cast(function, ctypes.c_void_p).value or 0
 
-        add = self.llvm.add_symbol
+        add = self.publish
         for name in _SYMBOLS:
             add(name, address(getattr(_api, name)))
         add("_Py_NoneStruct", id(None))
@@ -228,6 +238,11 @@ class Jit:
         for name in LIBM:
             for spelled in (name, name + "f"):
                 add(spelled, address(getattr(library, spelled)))
+
+    def publish(self, name: str, address: int | None) -> None:
+        """Let code that is loaded later call or use what is at an address, by name."""
+        with building:
+            self.linker.publish(name, address)
 
     def compile(self, ir: str, optimise: bool = False) -> bytes:
         """Object code of a module in text form.
@@ -250,9 +265,7 @@ class Jit:
     def load(self, code: bytes, *names: str) -> list[int]:
         """Addresses of functions in object code, linked into the process."""
         with building:
-            self.engine.add_object_file(self.llvm.ObjectFileRef.from_data(code))
-            self.engine.finalize_object()
-            return [self.engine.get_function_address(name) for name in names]
+            return self.linker.load(code, names)
 
 
 _jit: Jit | None = None
@@ -267,14 +280,18 @@ def jit() -> Jit:
     return _jit
 
 
+_held: list = []  # of llvmlite's locks, by a thread that forks
+
+
 def _before_fork() -> None:
     """Wait until no other thread is making a kernel or importing a part of the package.
 
     The child has only the thread that forks: what another has begun would never end there.
     """
     building.acquire()
-    if _jit is not None:
-        _jit.calls.__enter__()
+    if _jit is not None and (calls := _jit.calls) is not None:
+        calls.__enter__()
+        _held.append(calls)
     for name, module in list(sys.modules.items()):
         begun = getattr(getattr(module, "__spec__", None), "_initializing", False)
         if begun and name.startswith("flambeau."):
@@ -282,8 +299,8 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    if _jit is not None:
-        _jit.calls.__exit__(None, None, None)
+    while _held:
+        _held.pop().__exit__(None, None, None)
     building.release()
 
 

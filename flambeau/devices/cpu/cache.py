@@ -11,8 +11,6 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
-from pathlib import Path
 
 from ..switches import switch
 
@@ -21,20 +19,27 @@ _DIGEST = 32
 _OURS = re.compile(r"[0-9a-f]{64}|\.new-.*")
 
 
-def folder() -> Path | None:
+def folder() -> str | None:
     """Where entries live, or None where none may be kept."""
     chosen = switch("FLAMBEAU_CACHE")
     if chosen in ("0", "off", "none"):
         return None
     try:
-        base = Path(chosen) if chosen else Path(
-            os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flambeau" / "kernels"
-        base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if hasattr(os, "getuid") and base.stat().st_uid != os.getuid():
+        home = os.path.expanduser("~")
+        base = chosen or os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "flambeau", "kernels")
+        if base.startswith("~"):  # nobody's home is known
             return None
-    except (OSError, RuntimeError):
+        os.makedirs(base, exist_ok=True, mode=0o700)
+        if hasattr(os, "getuid") and os.stat(base).st_uid != os.getuid():
+            return None
+    except OSError:
         return None
     return base
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def seal(key: str, code: bytes) -> bytes:
@@ -57,7 +62,8 @@ class Cache:
         if self.root is None:
             return None
         try:
-            raw = (self.root / key).read_bytes()
+            with open(os.path.join(self.root, key), "rb") as file:
+                raw = file.read()
         except OSError:
             return None
         code = raw[_DIGEST:]
@@ -68,11 +74,11 @@ class Cache:
         if self.root is None:
             return
         with contextlib.suppress(OSError):
-            handle, temporary = tempfile.mkstemp(dir=self.root, prefix=".new-")
+            temporary = os.path.join(self.root, f".new-{os.getpid()}-{os.urandom(6).hex()}")
             try:
-                with os.fdopen(handle, "wb") as file:
+                with open(temporary, "xb", opener=_private) as file:
                     file.write(seal(key, code) + code)
-                os.replace(temporary, self.root / key)
+                os.replace(temporary, os.path.join(self.root, key))
             except OSError:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)

@@ -46,7 +46,7 @@ def _loaded(key: str, names: list[str], file: str, written) -> list[int]:
 def machine_code(file: str, names: tuple[str, ...], *details) -> dict:
     """Callables by name, of the functions that assembly/<file>.py builds from details."""
     one = ctypes.cast(ctypes.pythonapi.PyLong_FromSsize_t, ctypes.c_void_p).value or 0
-    jit().llvm.add_symbol("PyLong_FromSsize_t", one)
+    jit().publish("PyLong_FromSsize_t", one)
     threads.publish()
 
     def written() -> str:

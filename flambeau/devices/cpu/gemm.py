@@ -51,7 +51,7 @@ def product_function(dtype_name: str, biased: bool):
     letter = LETTERS[dtype_name]
     for routine in ("gemm", "gemv"):
         name = f"cblas_{letter}{routine}"
-        jit().llvm.add_symbol(f"flambeau_{name}", address(name))
+        jit().publish(f"flambeau_{name}", address(name))
     name = f"product_{letter}{'_biased' if biased else ''}"
     return load_or_build(cache().key(name), name, lambda: _module(name, letter, biased))
 

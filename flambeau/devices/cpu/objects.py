@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
+import os
 from collections.abc import Callable
-from pathlib import Path
 
 from .bridge import building, jit
 from .cache import Cache
@@ -14,15 +13,23 @@ from .cache import Cache
 SOURCES: dict[int, tuple[str, Callable[[], str], bool]] = {}
 
 
+def stamp(*sources: str) -> str:
+    """What tells whether source files have changed: as for Python's own caches, size and time.
+
+    To read them all would take longer than to load the code that was made from them.
+    """
+    found = [(os.path.basename(source), os.stat(source)) for source in sources]
+    return str(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in found))
+
+
 @functools.cache
 def cache() -> Cache:
     """The cache of this process, stamped with all that decides what code is generated."""
     j = jit()
-    generator = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.parent.rglob("*.py")):
-        generator.update(source.read_bytes())
-    version = ".".join(map(str, j.llvm.llvm_version_info))
-    return Cache(f"{j.cpu} {j.features} llvm {version} {generator.hexdigest()}")
+    sources = [os.path.join(folder, name)
+               for folder, _, names in os.walk(os.path.dirname(os.path.dirname(__file__)))
+               for name in names if name.endswith(".py")]
+    return Cache(f"{j.cpu} {j.features} llvm {j.linker.version} {stamp(*sources)}")
 
 
 def addresses(key: str, names, build_ir, optimise: bool = False) -> list[int]:

@@ -359,7 +359,7 @@ if hasattr(os, "register_at_fork"):
 def publish() -> None:
     """Make `flambeau_parallel` known to generated code."""
     j = jit()
-    add = j.llvm.add_symbol
+    add = j.publish
     add("flambeau_pool", _words())
     text = _ALONE
     if _posix():

@@ -26,6 +26,6 @@ define void @{name}(ptr %c, ptr %a, ptr %b, {"ptr %d, " if added else ""}i64 %wo
 def product_function(dtype: str, added: bool):
     """The callable of a dtype, with something added to the product or not."""
     sums = SUMS[dtype]
-    jit().llvm.add_symbol(f"flambeau_matmul_{sums}", driver(sums))
+    jit().publish(f"flambeau_matmul_{sums}", driver(sums))
     name = f"product_{sums}{'_added' if added else ''}"
     return load_or_build(cache().key(name), name, lambda: _text(name, sums, added))

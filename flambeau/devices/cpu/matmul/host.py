@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
 
+from ....core.record import Record
 from ..bridge import jit
 
 #: accumulator dtype -> LLVM type, bytes
@@ -21,8 +21,7 @@ _TILES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(Record):
     """The largest tile of a dtype: rows, vectors, lanes of a vector and columns in all."""
 
     dtype: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from array import array
-from dataclasses import dataclass
 
+from ....core.record import Record
 from .. import threads
 from ..objects import addresses, cache
 from . import scratch
@@ -46,8 +46,7 @@ def packer(dtype: str) -> int:
     return found
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Record):
     """Microkernels of one shape: up to `rows` by `columns`, which are `vectors` of `lanes`."""
 
     name: str

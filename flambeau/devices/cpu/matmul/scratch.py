@@ -148,11 +148,11 @@ def publish() -> None:
     advised = sys.platform == "linux" and hasattr(library, "madvise")
     for name in ("malloc", "free", *(["madvise"] if advised else [])):
         pointer = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-        j.llvm.add_symbol(f"flambeau_{name}", pointer)
+        j.publish(f"flambeau_{name}", pointer)
     declared = "declare i32 @flambeau_madvise(ptr, i64, i32)" if advised else ""
     called = (f"call i32 @flambeau_madvise(ptr %buffer, i64 %size, i32 {_MADV_HUGEPAGE})"
               if advised else "")
     text = _IR.replace("%ADVISE%", declared).replace("%CALL%", called)
     found = addresses(cache().key(f"scratch {advised}"), tuple(DECLARATIONS), lambda: text)
     for name, address in zip(DECLARATIONS, found, strict=True):
-        j.llvm.add_symbol(name, address)
+        j.publish(name, address)

@@ -11,8 +11,8 @@ Strides are in bytes, and are read, with all that tiles have in common, from wor
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ....core.record import Record
 from .host import Tile
 from .text import Code
 
@@ -29,8 +29,7 @@ ARGUMENTS = "ptr %s, ptr %v, i64 %k, ptr %c, ptr %d, ptr %frame, i64 %columns"
 _NARROW = {"bfloat16": "i16", "float16": "half"}
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(Record):
     """One microkernel: how large, whether lanes are masked, how C is kept, what finishes it.
 
     `finish(writer, value, vector_type) -> value` writes the instructions of an activation.
@@ -248,8 +247,7 @@ class _Tile:
 # -- sums along vectors of k ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DotKernel:
+class DotKernel(Record):
     """A microkernel for operands that are both contiguous in k: C[r, j] = S[r, :] . V[j, :].
 
     `v_step` of its frame is the stride between columns of V, and k is taken in vectors.

@@ -1,0 +1,37 @@
+"""Sparse tensors as text: indices and values, then what is known of the whole, as torch writes."""
+
+from .printing import PROFILES, format_values, shows_dtype, with_suffixes
+
+PREFIX = "tensor("
+
+
+def sparse_text(
+    indices,
+    values,
+    shape,
+    dtype_name,
+    *,
+    options=PROFILES["default"],
+    default_dtype_name="float32",
+    requires_grad=False,
+    grad_fn_name=None,
+):
+    """`repr` of a tensor in coordinates, from the arrays of its indices and values."""
+    parts = [_part("indices", indices, options), _part("values", values, options)]
+    suffixes = [f"nnz={indices.shape[1]}"]
+    if shows_dtype(dtype_name, default_dtype_name, not values.size):
+        suffixes.append(f"dtype=torch.{dtype_name}")
+    suffixes.append("layout=torch.sparse_coo")
+    if grad_fn_name:
+        suffixes.append(f"grad_fn=<{grad_fn_name}>")
+    elif requires_grad:
+        suffixes.append("requires_grad=True")
+    parts.append(f"size={shape}")
+    whole = PREFIX + (",\n" + " " * len(PREFIX)).join(parts)
+    return with_suffixes(whole, suffixes, len(PREFIX), options)
+
+
+def _part(name, array, options):
+    prefix = f"{name}=tensor("
+    text = format_values(array, options, len(PREFIX) + len(prefix))
+    return f"{prefix}{text}" + (")" if array.size else f", size={array.shape})")

@@ -1,0 +1,119 @@
+"""Object code into the process, by LLVM's own linker.
+
+This is all of LLVM that a start with a warm cache needs, so it is called in llvmlite's library
+directly: importing llvmlite's Python side costs more than all the rest of the import, and waits
+until something has to be compiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+
+_LIBRARY = {"win32": "llvmlite.dll", "darwin": "libllvmlite.dylib"}.get(
+    sys.platform, "libllvmlite.so")
+_P, _TEXT = ctypes.c_void_p, ctypes.c_char_p
+_MESSAGE = ctypes.POINTER(_P)  # where a function leaves a string, which is disposed of
+
+# name -> result, arguments
+_FUNCTIONS = {
+    "GetVersionInfo":          (ctypes.c_uint,),
+    "InitializeNativeTarget":  (None,),
+    "InitializeNativeAsmPrinter": (None,),
+    "GetHostCPUFeatures":      (ctypes.c_int, _MESSAGE),
+    "GetHostCPUName":          (None, _MESSAGE),
+    "GetDefaultTargetTriple":  (None, _MESSAGE),
+    "DisposeString":           (None, _P),
+    "GetTargetFromTriple":     (_P, _TEXT, _MESSAGE),
+    "CreateTargetMachine":     (_P, _P, _TEXT, _TEXT, _TEXT, ctypes.c_int, _TEXT, _TEXT,
+                                ctypes.c_int, ctypes.c_int, _TEXT),
+    "GetGlobalContext":        (_P,),
+    "ParseAssembly":           (_P, _P, _TEXT, _MESSAGE),
+    "CreateMCJITCompiler":     (_P, _P, _P, ctypes.c_bool, _MESSAGE),
+    "CreateObjectFile":        (_P, _TEXT, ctypes.c_size_t),
+    "MCJITAddObjectFile":      (None, _P, _P),
+    "DisposeObjectFile":       (None, _P),
+    "FinalizeObject":          (None, _P),
+    "GetFunctionAddress":      (ctypes.c_uint64, _P, _TEXT),
+    "GetGlobalValueAddress":   (ctypes.c_uint64, _P, _TEXT),
+    "AddSymbol":               (None, _TEXT, _P),
+}  # fmt: skip
+
+
+def _opened() -> ctypes.CDLL:
+    package = importlib.util.find_spec("llvmlite")
+    for folder in (package and package.submodule_search_locations) or ():
+        path = os.path.join(folder, "binding", _LIBRARY)
+        if os.path.exists(path):
+            return ctypes.CDLL(path)
+    from llvmlite.binding import ffi  # it lies elsewhere, or the error says what is missing
+
+    return ctypes.CDLL(ffi.lib._name)
+
+
+class Linker:
+    """LLVM's execution engine, and what LLVM says of the host."""
+
+    def __init__(self) -> None:
+        library = _opened()
+        for name, (result, *arguments) in _FUNCTIONS.items():
+            function = getattr(library, f"LLVMPY_{name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(self, f"_{name}", function)
+        self._InitializeNativeTarget()
+        self._InitializeNativeAsmPrinter()
+        number = self._GetVersionInfo()
+        self.version = ".".join(str(number >> shift & 255) for shift in (16, 8, 0))
+        self.cpu = self._told(self._GetHostCPUName)
+        self.features = ",".join(sorted(
+            filter(None, self._told(self._GetHostCPUFeatures).split(",")), key=lambda f: f[1:]))
+        self.has = frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
+        self.engine = self._engine()
+
+    def __getattr__(self, name: str):
+        raise AttributeError(f"the linker has no function {name!r}")
+
+    def _told(self, function, *arguments) -> str:
+        """What a function says through its last argument."""
+        text = _P()
+        result = function(*arguments, ctypes.byref(text))
+        try:
+            said = ctypes.string_at(text.value).decode() if text.value else ""
+        finally:
+            if text.value:
+                self._DisposeString(text)
+        if function.restype is _P:
+            if not result:
+                raise RuntimeError(f"LLVM cannot be used here: {said}")
+            return result
+        return said
+
+    def _engine(self):
+        triple = self._told(self._GetDefaultTargetTriple)
+        target = self._told(self._GetTargetFromTriple, triple.encode())
+        if os.name == "nt":
+            triple += "-elf"  # the only format that the engine links there
+        machine = self._CreateTargetMachine(
+            target, triple.encode(), self.cpu.encode(), self.features.encode(), 2, b"default",
+            b"jitdefault", 0, 1, b"")
+        module = self._told(self._ParseAssembly, self._GetGlobalContext(), b"")
+        own_memory = triple.startswith(("arm64", "aarch64"))  # code and data near each other
+        return self._told(self._CreateMCJITCompiler, module, machine, own_memory)
+
+    def publish(self, name: str, address: int | None) -> None:
+        """Let code that is loaded later call or use what is at an address, by name."""
+        self._AddSymbol(name.encode(), address)
+
+    def load(self, code: bytes, names) -> list[int]:
+        """Addresses of functions in object code, linked into the process."""
+        file = self._CreateObjectFile(code, len(code))
+        self._MCJITAddObjectFile(self.engine, file)
+        self._DisposeObjectFile(file)
+        self._FinalizeObject(self.engine)
+        return [self._GetFunctionAddress(self.engine, name.encode()) for name in names]
+
+    def variable(self, name: str) -> int:
+        """The address of a variable in code that was loaded."""
+        return self._GetGlobalValueAddress(self.engine, name.encode())
