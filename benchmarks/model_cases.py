@@ -56,7 +56,8 @@ def mnist_cnn(torch):
                       labels(torch, 10, 32))
 
 
-def resnet18(torch):
+def resnet18_model(torch, stem=3):
+    """ResNet-18 with a small stem, or the usual one of 7x7 with stride 2 and pooling."""
     nn = torch.nn
 
     class Block(nn.Module):
@@ -75,14 +76,21 @@ def resnet18(torch):
             out = self.relu(self.bn1(self.conv1(x)))
             return self.relu(self.bn2(self.conv2(out)) + self.short(x))
 
-    layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+    layers = [nn.Conv2d(3, 64, stem, 1 if stem == 3 else 2, stem // 2, bias=False),
+              nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+    if stem != 3:
+        layers.append(nn.MaxPool2d(3, 2, 1))
     before = 64
     for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         layers += [Block(before, width, stride), Block(width, width, 1)]
         before = width
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
-    return supervised(torch, model, nn.CrossEntropyLoss(), images(torch, 8, 3, 32, 32),
-                      labels(torch, 10, 8), "SGD", lr=0.01, momentum=0.9)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+def resnet18(torch):
+    return supervised(torch, resnet18_model(torch), torch.nn.CrossEntropyLoss(),
+                      images(torch, 8, 3, 32, 32), labels(torch, 10, 8), "SGD", lr=0.01,
+                      momentum=0.9)
 
 
 def lstm(torch):
@@ -221,6 +229,22 @@ def tree(torch):
     return supervised(torch, Model(), nn.CrossEntropyLoss(), trees, labels(torch, 2, 8))
 
 
+def tiny_ops(torch):
+    """Two hundred tiny ops unrolled, and the way back through them."""
+    x = images(torch, 8)
+    weight = torch.ones(8, requires_grad=True)
+
+    def step():
+        weight.grad = None
+        y = x
+        for k in range(100):
+            y = torch.tanh(y * weight) if k % 2 else y + weight * 0.01
+        loss = y.sum()
+        loss.backward()
+        return loss
+    return step
+
+
 #: name -> model, the least ratio asked of it, and how far losses may drift apart
 MODELS = {
     "house MLP":  (house_mlp, 5.0, 1e-4),
@@ -232,4 +256,19 @@ MODELS = {
     "VAE":        (vae,       1.0, 1e-3),
     "U-Net":      (unet,      1.0, 1e-3),
     "tree":       (tree,      1.0, 1e-4),
+    "200 tiny ops": (tiny_ops, 1.0, 1e-4),
+}  # fmt: skip
+
+#: name -> the least ratio asked of it compiled, in segments and with fullgraph=True
+COMPILED = {
+    "house MLP":    (20.0, 50.0),
+    "MNIST MLP":    (2.0, 2.0),
+    "MNIST CNN":    (1.4, 1.4),
+    "ResNet-18":    (1.1, 1.1),
+    "LSTM":         (1.3, 1.3),
+    "char GPT":     (1.3, 1.3),
+    "VAE":          (1.5, 1.5),
+    "U-Net":        (1.0, 1.0),
+    "tree":         (3.0, 3.0),
+    "200 tiny ops": (1.0, 10.0),
 }  # fmt: skip

@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -86,14 +87,12 @@ def jax():
 
 
 def tinygrad():
-    from tinygrad import Tensor, TinyJit, nn
+    from tinygrad import Context, Tensor, TinyJit, nn
 
     weights, x, y = numbers()
     state = [Tensor(w) for w in weights]
     x, y = Tensor(x), Tensor(y.astype("i4"))
     optimizer = nn.optim.SGD(state, lr=RATE)
-
-    Tensor.training = True
 
     @TinyJit
     def step():
@@ -103,7 +102,10 @@ def tinygrad():
         optimizer.step()
         return loss.realize()
 
-    return lambda: step().item()
+    def run():
+        with Context(TRAINING=1):
+            return step().item()
+    return run
 
 
 def mlx():
@@ -142,6 +144,12 @@ LIBRARIES = {
 }  # fmt: skip
 
 
+#: library -> a program it calls that no wheel brings, and what to say where it is missing
+PROGRAMS = {
+    "tinygrad jit": ("clang", "no figure: it compiles for the CPU with clang, not found here"),
+}  # fmt: skip
+
+
 def measure(name: str, seconds: float) -> dict:
     """Seconds from nothing to the end of the first step, and of later steps."""
     began = time.perf_counter()
@@ -160,6 +168,9 @@ def measure(name: str, seconds: float) -> dict:
 
 def child(name: str, threads: int, seconds: float) -> dict:
     """What a process of its own measures; {"fault": ...} if it cannot."""
+    program, missing = PROGRAMS.get(name, ("", ""))
+    if program and not shutil.which(program):
+        return {"fault": missing}
     count = str(threads)
     flags = f"--xla_cpu_multi_thread_eigen={'true' if threads > 1 else 'false'} " \
             f"intra_op_parallelism_threads={count}"

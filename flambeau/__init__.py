@@ -17,6 +17,7 @@ from .core.dtype import dtype, finfo, iinfo
 from .core.formats import layout, memory_format
 from .engine import lazy as _lazy
 from .engine import legacy as _legacy
+from .engine.coo import sparse_coo_tensor
 from .engine.create import (
     empty,
     empty_like,
@@ -125,7 +126,7 @@ legacy_contiguous_format = _formats.contiguous_format
 has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 
 #: public names whose sub-packages are imported when they are first used
-_elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler",
+_elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vmap": "func",
               "save": "serialization", "load": "serialization"}
 __all__ = sorted([*_elsewhere, *(name for name, value in _names.items() if not (
     name.startswith("_") or isinstance(value, type(_lazy))))])

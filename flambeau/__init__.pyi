@@ -32,6 +32,8 @@ from . import distributions as distributions
 from . import engine as engine
 from . import export as export
 from . import fft as fft
+from . import func as func
+from . import hub as hub
 from . import jit as jit
 from . import linalg as linalg
 from . import mps as mps
@@ -47,8 +49,10 @@ from . import return_types as return_types
 from . import safetensors as safetensors
 from . import serialization as serialization
 from . import signal as signal
+from . import sparse as sparse
 from . import special as special
 from . import storage as storage
+from . import testing as testing
 from . import types as types
 from . import utils as utils
 from . import version as version
@@ -471,6 +475,8 @@ class Tensor:
         """In-place form of `clamp`."""
     def clone(self, *, memory_format: _Any = ...) -> Tensor:
         """A copy with its own memory; gradients flow through it."""
+    def coalesce(self) -> _Any:
+        """coalesce of a tensor of layout torch.sparse_coo."""
     def conj(self) -> Tensor:
         """The complex conjugate; a real tensor itself"""
     def conj_physical(self) -> Tensor:
@@ -481,7 +487,7 @@ class Tensor:
     def contiguous(self, memory_format: _Any = ...) -> Tensor:
         """The tensor itself if it lies in memory in row-major order, else a copy that does."""
     def copy_(self, source: _Any, non_blocking: _bool = False) -> Tensor:
-        """Copy another tensor's elements into x."""
+        """Copy the elements of a tensor, or of what it can be broadcast from, into this one."""
     def copysign(self, other: Tensor | _Number) -> Tensor:
         """|x| with the sign of y"""
     def copysign_(self, other: Tensor | _Number) -> Tensor:
@@ -529,6 +535,7 @@ class Tensor:
         """Degrees as radians."""
     def deg2rad_(self) -> Tensor:
         """In-place form of `deg2rad`."""
+    def dense_dim(self) -> _Any: ...
     def det(self) -> Tensor:
         """The determinant of a square matrix."""
     def detach(self) -> Tensor:
@@ -748,12 +755,16 @@ class Tensor:
         """In-place form of `index_reduce`."""
     def index_select(self, dim: _Any, index: _Any) -> Tensor:
         """The places along a dimension that a vector names."""
+    def indices(self) -> _Any:
+        """indices of a tensor of layout torch.sparse_coo."""
     def inner(self, other: _Any) -> Tensor:
         """Sums of products over the last dimension of both."""
     def int(self, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int32."""
     def inverse(self) -> Tensor:
         """The inverse of a square matrix."""
+    def is_coalesced(self) -> _Any:
+        """is_coalesced of a tensor of layout torch.sparse_coo."""
     def is_complex(self) -> _bool: ...
     def is_conj(self) -> _bool: ...
     def is_contiguous(self, memory_format: _Any = ...) -> _bool:
@@ -1218,10 +1229,15 @@ class Tensor:
         """exp(x) / sum(exp(x)) along `dim`."""
     def sort(self, dim: _Any = -1, descending: _bool = False, stable: _bool = False) -> return_types.sort:
         """Values in order along `dim`, and where each came from; NaN counts as the largest."""
+    def sparse_dim(self) -> _Any: ...
+    def sparse_mask(self, mask: _Any) -> _Any:
+        """The elements of this tensor where a sparse one has its own."""
     def split(self, split_size_or_sections: _Any, dim: _Any = 0, *, split_size: _Any = None) -> _Any:
         """Consecutive parts of one length, or of the given lengths, along a dimension."""
     def split_with_sizes(self, split_sizes: _Any, dim: _Any = 0) -> _Any:
         """Consecutive parts of the given lengths along a dimension."""
+    def spmm(self, mat2: Tensor) -> Tensor:
+        """The product of two matrices."""
     def sqrt(self) -> Tensor:
         """The square root."""
     def sqrt_(self) -> Tensor:
@@ -1292,6 +1308,11 @@ class Tensor:
         """`repeat`, with as many counts as dimensions at most."""
     def to(self, *args: _Any, **kwargs: _Any) -> Tensor:
         """This tensor with another dtype or device; itself if it has them already."""
+    def to_dense(self, dtype: _dtype | None = None, *, masked_grad: _Any = None) -> _Any:
+        """This tensor, with all its zeros."""
+    def to_sparse(self, sparse_dim: _Any = None, *, layout: _Any = None, blocksize: _Any = None, dense_dim: _Any = None) -> _Any:
+        """This tensor in coordinates of its first `sparse_dim` dimensions, by default of all."""
+    def to_sparse_coo(self) -> _Any: ...
     def tolist(self) -> _Any:
         """The elements as nested lists."""
     def topk(self, k: _Any, dim: _Any = -1, largest: _bool = True, sorted: _bool = True) -> return_types.topk:
@@ -1352,6 +1373,8 @@ class Tensor:
         """In-place form of `unsqueeze`: no data moves."""
     def untyped_storage(self) -> UntypedStorage:
         """The bytes under this tensor."""
+    def values(self) -> _Any:
+        """values of a tensor of layout torch.sparse_coo."""
     def var(self, dim: _Any = None, unbiased: _Any = None, keepdim: _bool = False, *, correction: _Any = None) -> Tensor:
         """Variance over `dim`."""
     def var_mean(self, dim: _Any = None, unbiased: _Any = None, keepdim: _bool = False, *, correction: _Any = None) -> _tuple[Tensor, ...]:
@@ -3337,6 +3360,9 @@ sparse_bsr: _layout
 
 sparse_coo: _layout
 
+def sparse_coo_tensor(indices: _Any = None, values: _Any = None, size: _Any = None, *, dtype: _dtype | None = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None, is_coalesced: _Any = None) -> _Any:
+    """A tensor that is zero except at `indices`, where it has `values` (added up)."""
+
 sparse_csc: _layout
 
 sparse_csr: _layout
@@ -3352,6 +3378,9 @@ def split_with_sizes(input: Tensor, split_sizes: _Any, dim: _Any = 0, *, out: _A
 
 def split_with_sizes_copy(*args: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
     """`split_with_sizes`, with memory of its own."""
+
+def spmm(input: Tensor, mat2: Tensor, *, out: _Any = None) -> Tensor:
+    """The product of two matrices."""
 
 def sqrt(input: Tensor, *, out: _Any = None) -> Tensor:
     """The square root."""
@@ -3593,6 +3622,9 @@ def view_as_real_copy(*args: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
 
 def view_copy(*args: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
     """`view`, with memory of its own."""
+
+def vmap(func: _Any, in_dims: _Any = 0, out_dims: _Any = 0, randomness: _str = 'error', *, chunk_size: _int | None = None) -> _Any:
+    """func over dimension `in_dims` of its arguments; results are stacked along `out_dims`."""
 
 def vsplit(input: Tensor, indices_or_sections: _Any = None, *, indices: _Any = None, sections: _Any = None, out: _Any = None) -> _tuple[Tensor, ...]:
     """tensor_split for tensors of at least 2 dimensions."""
@@ -4288,12 +4320,14 @@ __all__ = [
     "sparse_bsc",
     "sparse_bsr",
     "sparse_coo",
+    "sparse_coo_tensor",
     "sparse_csc",
     "sparse_csr",
     "split",
     "split_copy",
     "split_with_sizes",
     "split_with_sizes_copy",
+    "spmm",
     "sqrt",
     "sqrt_",
     "square",
@@ -4375,6 +4409,7 @@ __all__ = [
     "view_as_real",
     "view_as_real_copy",
     "view_copy",
+    "vmap",
     "vsplit",
     "vstack",
     "where",

@@ -14,6 +14,7 @@ from .devices.cpu import checksum  # noqa: F401  what files use
 from .engine import (
     attention,  # noqa: F401  fills in `engine`,
     autocast,  # noqa: F401  what amp uses
+    buffer,
     convert,
     coo,
     coo_ops,  # noqa: F401  fills in `engine`,
@@ -209,7 +210,7 @@ def install() -> None:
     protocol.install()
     for key, op in registry.items():
         adopt(key, op)
-    for part in (create, legacy, moves, random, sampling, storages, copies, dlpack, coo):
+    for part in (buffer, create, legacy, moves, random, sampling, storages, copies, dlpack, coo):
         part.install()
     for name, (target, swapped) in OPERATORS.items():
         if target in registry:

@@ -10,6 +10,12 @@ def integers(*shape, below=5):
     return torch.randint(0, below, shape)
 
 
+def lazy(layer, x):
+    """A layer that took its sizes from an input."""
+    layer(x)
+    return layer
+
+
 def _spatial(n):
     """Layers of n spatial dimensions."""
     def layer(kind, *args, **named):
@@ -33,6 +39,12 @@ def _spatial(n):
         (layer("AdaptiveAvgPool", 3), x),
         (layer("AdaptiveAvgPool", 1), x),
         (layer("AdaptiveMaxPool", 3), x),
+        (layer("AdaptiveMaxPool", 3, return_indices=True), x),
+        (layer("AdaptiveMaxPool", 1, return_indices=True), x[0]),
+        *((layer("FractionalMaxPool", 2, return_indices=both, output_ratio=0.4,
+                 _random_samples=torch.rand(2, 4, n)), x) for both in (True, False) if n > 1),
+        *((lazy(layer(f"Lazy{kind}", *sizes), x), x) for kind, *sizes in (
+            ("Conv", 6, 3), ("ConvTranspose", 6, 3), ("BatchNorm",), ("InstanceNorm",))),
         (layer("BatchNorm", 4), x),
         (layer("InstanceNorm", 4, affine=True), x),
         (layer("InstanceNorm", 4, track_running_stats=True), x),
@@ -43,6 +55,37 @@ def _spatial(n):
         (layer("CircularPad", 1), x),
         (layer("ConstantPad", 1, 2.5), x),
     ]
+
+
+class Held(nn.Module):
+    """Layers and parameters in every container."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleDict({"a": nn.Linear(3, 4), "b": nn.ReLU()})
+        self.rows = nn.ModuleList([nn.Linear(4, 4)])
+        self.scale = nn.ParameterDict({"s": nn.Parameter(r(4))})
+        self.shifts = nn.ParameterList([nn.Parameter(r(4)), nn.Parameter(r(4))])
+
+    def forward(self, x):
+        h = self.rows[0](self.parts["b"](self.parts["a"](x)))
+        return h * self.scale["s"] + self.shifts[0] - self.shifts[1]
+
+
+class Packed(nn.Module):
+    """A recurrent layer on sequences of different lengths."""
+
+    def __init__(self, kind, total=None, sort=False, **options):
+        super().__init__()
+        self.rnn, self.total, self.sort = kind(3, 4, batch_first=True, **options), total, sort
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True,
+                                                   enforce_sorted=not self.sort)
+        out, last = self.rnn(packed)
+        padded, lengths = nn.utils.rnn.pad_packed_sequence(
+            out, batch_first=True, padding_value=-1.0, total_length=self.total)
+        return padded, lengths, last
 
 
 ACTIVATIONS = """ReLU ELU GELU SiLU Mish Softplus Softsign Tanhshrink Hardshrink Softshrink Sigmoid
@@ -74,12 +117,22 @@ def _sequences():
         (nn.RNN(3, 4, nonlinearity="relu"), r(5, 2, 3)),
         (nn.LSTM(3, 4), r(5, 2, 3), (r(1, 2, 4), r(1, 2, 4))),
         (nn.LSTM(3, 4, proj_size=2, bidirectional=True), r(5, 2, 3)),
+        (nn.RNNBase("GRU", 3, 4), r(5, 2, 3)),
+        *((Packed(kind, **how), r(3, 5, 3), torch.tensor([5, 3, 2])) for kind, how in (
+            (nn.LSTM, {}), (nn.GRU, {"num_layers": 2}), (nn.RNN, {"bidirectional": True}),
+            (nn.LSTM, {"proj_size": 2, "bidirectional": True}))),
+        (Packed(nn.LSTM, total=7, sort=True, bidirectional=True, num_layers=2), r(3, 5, 3),
+         torch.tensor([2, 4, 3])),
         (nn.LSTMCell(3, 4), r(2, 3)), (nn.GRUCell(3, 4), r(2, 3)), (nn.RNNCell(3, 4), r(2, 3)),
         (nn.MultiheadAttention(8, 2, batch_first=True), q, q, q),
         (nn.MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True), q, r(4, 5, 8),
          r(4, 5, 8)),
         (nn.MultiheadAttention(8, 2, kdim=3, vdim=5, batch_first=True), q, r(2, 4, 3), r(2, 4, 5)),
+        (nn.MultiheadAttention(8, 2, batch_first=True), q, q, q,
+         torch.tensor([[False] * 5, [False] * 3 + [True] * 2])),
         (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), q),
+        (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), q,
+         nn.Transformer.generate_square_subsequent_mask(5)),
         (nn.TransformerDecoderLayer(8, 2, 16, batch_first=True, norm_first=True,
                                     activation="gelu"), q, r(2, 3, 8)),
         (nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2), q),
@@ -112,7 +165,18 @@ def _plain():
         (nn.LocalResponseNorm(3), r(2, 4, 8)), (nn.CrossMapLRN2d(3), r(2, 4, 8, 8)),
         (nn.Embedding(10, 3, padding_idx=0), integers(2, 3)),
         *((nn.EmbeddingBag(10, 3, mode=m), integers(2, 3)) for m in ("sum", "mean", "max")),
-        (nn.EmbeddingBag(10, 3), integers(6), torch.tensor([0, 2, 2, 5])),
+        *((nn.EmbeddingBag(10, 3, mode=m), integers(6), torch.tensor([0, 2, 2, 5]))
+          for m in ("sum", "mean", "max")),
+        *((nn.EmbeddingBag(10, 3, mode=m, padding_idx=2), torch.tensor([[2, 2, 2], [1, 2, 0]]))
+          for m in ("sum", "mean", "max")),
+        *((nn.EmbeddingBag(10, 3, mode=m, padding_idx=-8, include_last_offset=True),
+           torch.tensor([2, 2, 1, 2, 4, 5]), torch.tensor([0, 2, 2, 6]))
+          for m in ("sum", "mean", "max")),
+        (nn.EmbeddingBag(10, 3, mode="sum"), integers(2, 3), None, r(2, 3)),
+        (nn.EmbeddingBag(10, 3, max_norm=0.5, mode="sum"), integers(2, 3)),
+        (nn.Embedding(10, 3, max_norm=1.0, norm_type=1.0), integers(2, 3)),
+        (nn.SyncBatchNorm(4), r(2, 4, 3)), (nn.LazyLinear(4), r(2, 3)),
+        (nn.DataParallel(nn.Linear(3, 4)), r(2, 3)), (Held(), r(2, 3)),
         (nn.Unflatten(1, (2, 2)), r(3, 4)), (nn.Flatten(), r(1, 2, 2)),
         (nn.CosineSimilarity(), r(2, 3), r(2, 3)), (nn.PairwiseDistance(), r(2, 3), r(2, 3)),
     ]
@@ -145,8 +209,26 @@ def _losses():
              torch.tensor([[0, 1, -1], [2, -1, 0]])),
             (nn.MultiLabelSoftMarginLoss(reduction=how), x, (y > 0).float()),
         ]
-    return [*found, (nn.CrossEntropyLoss(), r(2, 3, 4), integers(2, 4, below=3)),
+        # Labels in rows and in a row; lengths as tensors and as numbers; one that cannot be.
+        scores = r(10, 3, 5).log_softmax(-1)
+        found += [
+            (nn.CTCLoss(reduction=how), scores, integers(3, 4) % 4 + 1, torch.tensor([10, 9, 8]),
+             torch.tensor([4, 3, 0])),
+            (nn.CTCLoss(2, reduction=how, zero_infinity=True), scores,
+             torch.tensor([0, 0, 1, 3, 3, 3]), (10, 8, 4), (2, 1, 3)),
+            (nn.CTCLoss(reduction=how), scores[:, 0], torch.tensor([1, 1, 2]), (10,), (3,)),
+            (nn.NLLLoss2d(reduction=how), r(2, 3, 4, 4).log_softmax(1), integers(2, 4, 4) % 3),
+            (nn.LinearCrossEntropyLoss(3, 5, reduction=how), x, classes),
+        ]
+    return [*found,
+            (nn.AdaptiveLogSoftmaxWithLoss(16, 20, [5, 10]), r(6, 16),
+             torch.tensor([0, 7, 19, 3, 12, 4])),
+            (nn.CrossEntropyLoss(), r(2, 3, 4), integers(2, 4, below=3)),
             (nn.CrossEntropyLoss(), r(2, 3), r(2, 3).softmax(1))]
+
+
+#: classes of nn that are no layers: what others are derived from
+ABSTRACT = {"Container", "Module", "RNNCellBase"}
 
 
 def layers():

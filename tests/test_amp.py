@@ -194,6 +194,50 @@ def test_float16_gradients_cannot_be_unscaled():
         scaler.unscale_(flambeau.optim.SGD([w], lr=1.0))
 
 
+# -- compiled -------------------------------------------------------------------------------------
+
+
+def compiled_training(precision, inside, whole, compiler):
+    """Losses, precisions and scales of a few steps; autocast inside of what is compiled or not."""
+    flambeau.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(),
+                          nn.Linear(144, 10))
+    optimizer = flambeau.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    scaler = flambeau.amp.GradScaler("cpu", init_scale=256.0, growth_interval=3)
+
+    def forward(x, y):
+        with flambeau.autocast("cpu", dtype=precision, enabled=inside or
+                               flambeau.is_autocast_enabled("cpu")):
+            logits = model(x)
+            return F.cross_entropy(logits, y), logits
+
+    def step(x, y):
+        optimizer.zero_grad()
+        with flambeau.autocast("cpu", dtype=precision, enabled=not inside):
+            loss, logits = (forward if whole else compiled_forward)(x, y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss, logits
+
+    compiled_forward = compiler(forward)
+    run = compiler(step) if whole else step
+    found = []
+    for _ in range(6):
+        loss, logits = run(flambeau.randn(8, 1, 6, 6), flambeau.randint(0, 10, (8,)))
+        found.append((loss.item(), logits.dtype, loss.dtype, scaler.get_scale()))
+    return found
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["forward", "step"])
+@pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
+@pytest.mark.parametrize("precision", [flambeau.bfloat16, flambeau.float16], ids=str)
+def test_compiled_code_makes_the_same_decisions(precision, inside, whole):
+    wanted = compiled_training(precision, inside, whole, lambda f: f)
+    assert wanted[0][1] is precision and wanted[-1][3] == 1024.0
+    assert compiled_training(precision, inside, whole, flambeau.compile) == wanted
+
+
 # -- training -------------------------------------------------------------------------------------
 
 

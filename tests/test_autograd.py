@@ -205,6 +205,35 @@ def test_post_accumulate_hook():
     assert seen == [3.0]
 
 
+def test_hooks_of_leaves_are_told_while_backward_still_runs():
+    """As soon as all of a leaf's gradient is there, and not before."""
+    layers = [torch.nn.Linear(3, 3, bias=False) for _ in range(4)]
+    layers.append(layers[1])  # its weight is whole only when the second of five is done
+    told = []
+    for number, layer in enumerate(layers[:4]):
+        layer.weight.register_post_accumulate_grad_hook(lambda _, n=number: told.append(
+            (n, [other.weight.grad is not None for other in layers[:4]])))
+    torch.nn.Sequential(*layers)(torch.ones(1, 3)).sum().backward()
+    assert told == [(3, [False, False, False, True]), (2, [False, False, True, True]),
+                    (1, [False, True, True, True]), (0, [True] * 4)]
+
+
+def test_a_hook_of_a_leaf_that_is_also_given_nothing():
+    class First(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None
+
+    x, y, seen = leaf(1.0), leaf(2.0), []
+    y.register_hook(lambda g: seen.append(g.item()))
+    (First.apply(x, y) + y * 3).backward()
+    assert seen == [3.0] and y.grad.item() == 3.0
+
+
 def test_a_hook_on_several_gradients():
     x, y = leaf(2.0), leaf(3.0)
     seen = []

@@ -27,6 +27,7 @@ WAYS = [
     "cnn_zoo.py --model resnet", "cnn_zoo.py --model vgg --amp", "cnn_zoo.py --model densenet",
     "cnn_zoo.py --model mobilenet", "cnn_zoo.py --model lenet", "cnn_zoo.py --model patches",
     "unet.py", "unet.py --bilinear --amp --checkpointing",
+    "detection.py", "diffusion.py", "graphs.py", "llama.py", "policy_gradient.py", "translation.py",
 ]
 
 

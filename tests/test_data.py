@@ -1,5 +1,6 @@
 """Data loading by itself: batches, workers, and what happens when something goes wrong."""
 
+import itertools
 import os
 import time
 
@@ -220,3 +221,10 @@ def test_leaving_early_ends_the_workers():
     workers = iterator._workers
     del iterator
     assert not any(process.is_alive() for process in workers)
+
+
+def test_a_sampler_for_ever():
+    """Endless loaders are written with a huge number of samples: nothing may be laid out ahead."""
+    sampler = data.RandomSampler(range(10), replacement=True, num_samples=10 ** 12)
+    first = list(itertools.islice(sampler, 100))
+    assert len(sampler) == 10 ** 12 and set(first) <= set(range(10)) and len(set(first)) > 5

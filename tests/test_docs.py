@@ -96,3 +96,14 @@ def load_tool(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_comparison_hides_nothing():
+    tool = load_tool("compare_results")
+    suite = {"ops_passed": 1, "ops_total": 2, "samples_passed": 5, "samples_total": 6,
+             "ops": {"add": {"samples": [{"status": "pass"}]},
+                     "sub": {"samples": [{"status": "fail", "category": "values"}]}}}
+    made = tool.section({"suites": {"ops": suite}})
+    assert "| results of ops | 1 of 2 | 5 of 6 |" in made and "values: `sub`" in made
+    page = (DOCS / "coming-from-pytorch.md").read_text(encoding="utf-8")
+    assert tool.BEGIN in page and tool.END in page

@@ -129,3 +129,90 @@ def test_a_change_of_the_index_is_noticed():
         with pytest.raises(RuntimeError, match="modified by an inplace"):
             out.sum().backward()
         places.sub_(1)
+
+
+# -- lookups that add to one table's gradient ------------------------------------------------------
+
+
+def lookups(table, **options):
+    """Several of one shape, so that all but the first take the quick way."""
+    places = [fl.tensor([[k, 1], [1, 2]]) for k in (0, 3, 0, 2)]
+    return [F.embedding(p, table, **options) * (k + 1) for k, p in enumerate(places)]
+
+
+def expected_gradient():
+    wanted = np.zeros((5, 3))
+    for k, first in enumerate((0, 3, 0, 2)):
+        for place in (first, 1, 1, 2):
+            wanted[place] += k + 1
+    return wanted
+
+
+def test_lookups_add_up_in_the_gradient_of_a_leaf():
+    table = fl.tensor(draw(5, 3), requires_grad=True)
+    total = sum(out.sum() for out in lookups(table))
+    total.backward(retain_graph=True)
+    np.testing.assert_array_equal(table.grad.numpy(), expected_gradient())
+    held = table.grad
+    total.backward()
+    assert table.grad is held  # added to, not replaced
+    np.testing.assert_array_equal(held.numpy(), 2 * expected_gradient())
+    table.grad = fl.ones(5, 3, dtype=fl.float64)
+    sum(out.sum() for out in lookups(table)).backward()
+    np.testing.assert_array_equal(table.grad.numpy(), 1 + expected_gradient())
+
+
+def test_lookups_seen_by_hooks_and_asked_for_by_grad():
+    table, seen = fl.tensor(draw(5, 3), requires_grad=True), []
+    table.register_hook(lambda g: seen.append(g.clone()))
+    sum(out.sum() for out in lookups(table)).backward()
+    assert len(seen) == 1
+    np.testing.assert_array_equal(seen[0].numpy(), expected_gradient())
+    np.testing.assert_array_equal(table.grad.numpy(), expected_gradient())
+    (found,) = fl.autograd.grad(sum(out.sum() for out in lookups(table)), table)
+    np.testing.assert_array_equal(found.numpy(), expected_gradient())
+    np.testing.assert_array_equal(table.grad.numpy(), expected_gradient())
+
+
+def test_lookups_differentiated_twice_and_in_a_computed_table():
+    table = fl.tensor(draw(5, 3), requires_grad=True)
+    (first,) = fl.autograd.grad(sum(out.pow(3).sum() for out in lookups(table)), table,
+                                create_graph=True)
+    (second,) = fl.autograd.grad(first.sum(), table)
+    counts = np.zeros((5, 1))
+    for k, place in enumerate((0, 3, 0, 2)):
+        for each in (place, 1, 1, 2):
+            counts[each] += (k + 1) ** 3
+    np.testing.assert_allclose(second.numpy(), 6 * counts * table.detach().numpy(), rtol=1e-12)
+    sum(out.sum() for out in lookups(table * 2)).backward()
+    np.testing.assert_array_equal(table.grad.numpy(), 2 * expected_gradient())
+
+
+@pytest.mark.parametrize("options", [{"padding_idx": 1}, {"scale_grad_by_freq": True}])
+def test_lookups_with_options_take_the_formula(options):
+    found = []
+    for _ in range(2):
+        table = fl.tensor(draw(5, 3), requires_grad=True)
+        sum(out.sum() for out in lookups(table, **options)).backward()
+        found.append(table.grad.numpy())
+    np.testing.assert_array_equal(*found)
+    assert (found[0][1] == 0).all() == ("padding_idx" in options)
+
+
+#: widths of rows on both sides of every vector that copies them
+WIDTHS = (*range(1, 20), 31, 32, 33, 63, 64, 65, 127, 128, 129, 300)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+def test_rows_of_every_width(dtype):
+    for width in WIDTHS:
+        x = (100 * draw(40, width + 2)).astype(dtype)
+        numbers = np.random.default_rng(1).integers(0, 40, 50)
+        for kind in (np.int64, np.int32):
+            index = fl.tensor(numbers.astype(kind))
+            for whole, array in ((fl.tensor(x), x), (fl.tensor(x)[:, 1:-1], x[:, 1:-1])):
+                found = twice(lambda w=whole, i=index: fl.index_select(w, 0, i))
+                np.testing.assert_array_equal(found, array[numbers])
+        rest = x[:, :width]
+        joined = twice(lambda a=x, b=rest: fl.cat((fl.tensor(a), fl.tensor(b)), 1))
+        np.testing.assert_array_equal(joined, np.concatenate((x, rest), 1))

@@ -183,6 +183,20 @@ def test_layer_norm():
     check_gradient(lambda v: weighted_sum(F.layer_norm(torch.tensor(x), (4, 5), v, bias)), w)
 
 
+def test_running_statistics_count_as_changed():
+    x, mean, var = torch.randn(8, 3), torch.zeros(3), torch.ones(3)
+    for k in range(1, 4):
+        F.batch_norm(x, mean, var, training=True)
+        assert mean._version == var._version == k
+    half = torch.zeros(6)
+    F.batch_norm(x, half[::2], half[1::2], training=True)
+    assert half.ne(0).all() and half._version == 2
+    kept = (torch.ones(3, requires_grad=True) * mean).sum()
+    F.batch_norm(x, mean, var, training=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.backward()
+
+
 def test_batch_norm_and_its_running_statistics():
     x = numbers(6, 3, 4)
     mean, var = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)

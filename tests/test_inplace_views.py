@@ -170,3 +170,45 @@ def test_a_kept_tensor_that_was_changed_through_a_view_is_noticed():
 def test_elements_that_share_a_place_are_not_written():
     with pytest.raises(RuntimeError, match="single memory location"):
         torch.zeros(1).expand(3).add_(1)
+
+
+# -- views of one tensor, one written from the other -----------------------------------------------
+
+#: (written, read): two tensors, or twice the same
+BETWEEN_VIEWS = {
+    "columns": lambda w, r: w[:, 2:].add_(r[:, :2]),
+    "columns, scaled": lambda w, r: w[:, 2:].mul_(r[:, :2]),
+    "every other": lambda w, r: w[:, ::2].sub_(r[:, 1::2]),
+    "wide from narrow": lambda w, r: w[:, 1:].add_(r[:, :1]),
+    "out=": lambda w, r: torch.mul(r[:, :2], 3, out=w[:, 2:]),
+    "two at once": lambda w, r: w[:, :2].addcmul_(r[:, 2:], r[:, 2:], value=0.5),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN_VIEWS)
+@pytest.mark.parametrize("rows", [2, 3, 20])
+def test_views_that_share_memory_but_no_element(name, rows):
+    x = torch.arange(4.0 * rows).view(rows, 4)
+    wanted = x.clone()
+    BETWEEN_VIEWS[name](wanted, x.clone())
+    BETWEEN_VIEWS[name](x, x)
+    assert torch.equal(x, wanted)
+
+
+def test_gradient_of_a_view_written_from_another():
+    x = torch.arange(1.0, 13.0).view(3, 4).requires_grad_()
+    y = x * 1
+    y[:, 2:] *= y[:, :2]
+    y.sum().backward()
+    left, right = x.detach()[:, :2], x.detach()[:, 2:]
+    assert torch.equal(x.grad, torch.cat([1 + right, left], 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int64, torch.float16])
+def test_copies_convert_to_what_is_written(dtype):
+    x = torch.tensor([-2.7, 0.0, 1.5])
+    wanted = x.to(dtype)
+    assert torch.equal(torch.zeros(3, dtype=dtype).copy_(x), wanted)
+    columns = torch.zeros(3, 2, dtype=dtype)
+    columns[:, 1] = x
+    assert torch.equal(columns[:, 1], wanted) and not columns[:, 0].any()

@@ -325,6 +325,17 @@ def test_ndtri_undoes_the_normal_distribution(dtype):
     assert ends[:3].tolist() == [-math.inf, math.inf, 0.0] and np.isnan(ends[3:]).all()
 
 
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float64], ids=lambda d: d.name)
+def test_exp_falling_is_exp_of_what_is_not_positive(dtype):
+    """Down to where the result is no normal number, and 0 from there; NaN stays."""
+    low = float(np.log(np.finfo(dtype.numpy).smallest_normal)) + 0.5
+    x = sweep(dtype, (-1, 0), (low, 0), everything=False)
+    error = units(compute("exp_falling", dtype, x), np.exp(x.astype(LONG)))
+    assert error.max() <= 2.0
+    ends = compute("exp_falling", dtype, np.array([0.0, -0.0, 2 * low, -math.inf, math.nan]))
+    assert ends[:4].tolist() == [1.0, 1.0, 0.0, 0.0] and np.isnan(ends[4])
+
+
 def test_every_name_is_swept():
-    swept = {*ELEMENTARY, *ADVANCED, "erfinv", "ndtri"}
+    swept = {*ELEMENTARY, *ADVANCED, "erfinv", "ndtri", "exp_falling"}
     assert {name for name, _ in mathlib.TABLE} == swept

@@ -200,3 +200,56 @@ def test_an_activation_is_part_of_the_tile():
     made = kernels.Tiles("float32", finish=relu, finish_name="relu")
     a, b = (RNG.random((40, 600)) - 0.5).astype("f4"), RNG.random((600, 37)).astype("f4")
     assert close(run(a, b, kernels=made), np.maximum(a @ b, 0), 600, 6e-8)
+
+
+# -- pairs ---------------------------------------------------------------------------------------
+
+
+def in_bfloat16(x):
+    """An array's elements as the bits of bfloat16, with its strides, and what they stand for."""
+    bits = np.empty_like(x, dtype=np.uint16, subok=False) if x.flags.c_contiguous else (
+        np.lib.stride_tricks.as_strided(np.zeros(2 * x.size * 8, np.uint16), x.shape,
+                                        [s * 2 // x.itemsize for s in x.strides]))
+    bits[...] = (x.astype("f4").view("u4") >> 16).astype("u2")
+    return bits, (bits.astype("u4") << 16).view("f4")
+
+
+@pytest.mark.parametrize("m, k, n", [(2, 2, 3), (7, 14, 17), (13, 64, 200), (64, 784, 40),
+                                     (130, 34, 129), (300, 40, 150), (27, 700, 70)])
+def test_products_of_pairs(m, k, n, monkeypatch):
+    """As CPUs with such an instruction compute them; here its work is done by others."""
+    from flambeau.devices.cpu.matmul import product
+
+    monkeypatch.setattr(product, "in_pairs", lambda dtype, k: True)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(kernels.driver("float32"))
+    for one, other in itertools.product("nts", repeat=2):
+        (a, x), (b, y) = (in_bfloat16(matrix(*shape, layout, "float32") - 0.5)
+                          for shape, layout in (((m, k), one), ((k, n), other)))
+        out = np.zeros((m, n), np.uint16)
+        words = Product("bfloat16", m, n, k, Matrix(*(s // 2 for s in a.strides)),
+                        Matrix(*(s // 2 for s in b.strides)), n, [(0, 0, 0, 0)],
+                        cut=Cut("each", True, block.HERE))
+        call(out.ctypes.data, a.ctypes.data, b.ctypes.data, None, words.address)
+        found, wanted = (out.astype("u4") << 16).view("f4"), x.astype("f8") @ y.astype("f8")
+        assert np.abs(found - wanted).max() <= np.abs(wanted).max() * 5e-3, (one, other)
+
+
+def test_pairs_are_one_instruction_where_there_is_one():
+    """Compiled for a CPU that has it, a tile's inner loop is made of it."""
+    import llvmlite.binding as llvm
+
+    from flambeau.devices.cpu.matmul.host import Tile
+    from flambeau.devices.cpu.matmul.pairs import PairPack, add_products
+    from flambeau.devices.cpu.matmul.text import module
+    from flambeau.devices.cpu.matmul.tile import Kernel
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    tile = Tile("float32", 14, 2, 16)
+    kernel = Kernel(tile, 14, 2, False, "bfloat16",
+                    add=lambda *given: add_products(*given, instruction=True))
+    text = module([kernel.text("tile"), PairPack(tile, "bfloat16").text("pack")])
+    machine = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
+        cpu="sapphirerapids", opt=2)
+    assembly = machine.emit_assembly(llvm.parse_assembly(text))
+    assert assembly.count("vdpbf16ps") == 28

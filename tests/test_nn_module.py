@@ -582,3 +582,10 @@ def test_repr(net):
 def test_dir_lists_what_is_registered(net):
     assert {"fc", "scale", "seen", "forward"} <= set(dir(net))
     assert "0" not in dir(net.tail)
+
+
+def test_a_full_backward_hook_before_an_op_in_place():
+    net, seen = nn.Sequential(nn.Linear(3, 2), nn.ReLU(inplace=True)), []
+    net[0].register_full_backward_hook(lambda _, into, out: seen.append(out[0].shape))
+    net(flambeau.ones(4, 3)).sum().backward()
+    assert seen == [(4, 2)] and net[0].weight.grad is not None

@@ -76,6 +76,60 @@ def test_every_layer(case):
     agree(*case)
 
 
+def test_no_layer_is_left_out():
+    classes = {name for name in dir(nn) if isinstance(getattr(nn, name), type)
+               and issubclass(getattr(nn, name), nn.Module)}
+    met = {type(m).__name__ for layer, *_ in LAYERS for m in layer.modules()}
+    lazy = {name for name in classes if name.startswith("Lazy") and name[4:] in met}
+    assert classes - met - lazy == onnx_cases.ABSTRACT
+
+
+def runs_at_others(made, model, *given):
+    """The same answers on other inputs than the example, in onnxruntime and imported."""
+    with torch.no_grad():
+        wanted = tensors(model(*given))
+        names = [i.name for i in session(made).get_inputs()]
+        feeds = {n: t.numpy() for n, t in zip(names, given, strict=True)}
+        back = tensors(fonnx.load(made)(*given))
+        for found, again, want in zip(session(made).run(None, feeds), back, wanted, strict=True):
+            same(found, want)
+            same(again.numpy(), want)
+
+
+@pytest.mark.parametrize("options", [{}, {"proj_size": 2, "bidirectional": True}])
+def test_lengths_and_sizes_of_packed_sequences_may_vary(options):
+    torch.manual_seed(0)
+    model = onnx_cases.Packed(nn.LSTM, sort=True, **options)
+    made = agree(model, torch.randn(3, 5, 3), torch.tensor([2, 5, 3]), input_names=["x", "n"],
+                 dynamic_axes={"x": {0: "batch", 1: "steps"}, "n": {0: "batch"}})
+    runs_at_others(made, model, torch.randn(4, 8, 3), torch.tensor([1, 6, 6, 2]))
+
+
+def test_steps_of_a_projected_lstm_may_vary():
+    torch.manual_seed(0)
+    model = nn.LSTM(3, 4, proj_size=2, bidirectional=True)
+    made = agree(model, torch.randn(5, 2, 3), input_names=["x"],
+                 dynamic_axes={"x": {0: "steps", 1: "batch"}})
+    runs_at_others(made, model, torch.randn(9, 3, 3))
+
+
+def test_sizes_of_a_ctc_loss_may_vary():
+    torch.manual_seed(0)
+    model = nn.CTCLoss(reduction="none")
+    made = agree(model, torch.randn(9, 3, 5).log_softmax(-1), torch.randint(1, 5, (3, 4)),
+                 torch.tensor([9, 8, 9]), torch.tensor([4, 3, 2]), input_names=list("xtnm"),
+                 dynamic_axes={"x": {0: "steps", 1: "batch"}, "t": {0: "batch", 1: "longest"},
+                               "n": {0: "batch"}, "m": {0: "batch"}})
+    runs_at_others(made, model, torch.randn(14, 2, 5).log_softmax(-1),
+                   torch.tensor([[1, 1, 1, 2, 3, 4], [4, 2, 0, 0, 0, 0]]), torch.tensor([14, 6]),
+                   torch.tensor([6, 2]))
+
+
+def test_windows_by_chance_are_refused():
+    with pytest.raises(RuntimeError, match=r"fractional_max_pool2d.*chance"):
+        fonnx.export(nn.FractionalMaxPool2d(2, output_size=3), torch.randn(1, 2, 8, 8))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_models_at_other_sizes(name):
     model, x, other, axes = MODELS[name]
@@ -90,21 +144,57 @@ def test_models_at_other_sizes(name):
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
-#: file -> the model in it, its arguments, an input
+class Agent(nn.Module):
+    """What an agent decides from, as tensors: a distribution is no tensor."""
+
+    def __init__(self, agent):
+        super().__init__()
+        self.agent = agent
+
+    def forward(self, state):
+        choice, value = self.agent(state)
+        return choice.logits, value
+
+
+class Likeliest(nn.Module):
+    """An autoencoder without its noise."""
+
+    def __init__(self, vae):
+        super().__init__()
+        self.vae = vae
+
+    def forward(self, images):
+        h = self.vae.encoder(images)
+        return self.vae.decoder(self.vae.mean(h)), self.vae.log_variance(h)
+
+
+#: file -> a model of what is defined in it, and its input
 EXAMPLE_MODELS = {
-    "char_gpt.py":     ("GPT", (50,), torch.randint(0, 50, (2, 9))),
-    "cnn_digits.py":   ("ConvNet", (), torch.randn(2, 1, 8, 8)),
-    "lstm_text.py":    ("Writer", (50,), torch.randint(0, 50, (2, 9))),
+    "char_gpt.py":        (lambda d: d["GPT"](50), torch.randint(0, 50, (2, 9))),
+    "cnn_digits.py":      (lambda d: d["ConvNet"](), torch.randn(2, 1, 8, 8)),
+    "lstm_text.py":       (lambda d: d["Writer"](50), torch.randint(0, 50, (2, 9))),
+    "mlp.py":             (lambda d: d["MLP"](8, 16, 4), torch.randn(3, 8)),
+    "house_prices.py":    (lambda d: d["HousePriceNet"](5), torch.randn(3, 5)),
+    "gan.py":             (lambda d: d["network"](8, 2), torch.randn(3, 8)),
+    "transfer.py":        (lambda d: d["network"](10), torch.randn(3, 64)),
+    "reinforce.py":       (lambda d: Agent(d["Agent"]()), torch.randn(3, 4)),
+    "vae.py":             (lambda d: Likeliest(d["VAE"]()), torch.rand(3, 64)),
+    "tree_network.py":    (lambda d: d["TreeNet"](), ("and", 0, ("or", 1, 0))),
+    "custom_function.py": (lambda d: d["RoundedLinear"](3, 1), torch.randn(4, 3)),
 }  # fmt: skip
 
 
 def defined_in(name: str) -> dict:
     """What an example imports and defines, and its plain numbers; nothing is trained."""
+    plain = (ast.Tuple, ast.Constant, ast.Load, ast.Dict, ast.Lambda, ast.arguments, ast.arg,
+             ast.BinOp, ast.operator, ast.Name)
     tree = ast.parse((EXAMPLES / name).read_text(encoding="utf-8"))
-    tree.body = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom, ast.ClassDef))
-                 or (isinstance(n, ast.Assign) and all(isinstance(v, (ast.Tuple, ast.Constant,
-                                                                      ast.Load))
-                                                       for v in ast.walk(n.value)))]
+    tree.body = [n for n in tree.body
+                 if isinstance(n, (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef))
+                 or (isinstance(n, ast.Assign) and (isinstance(n.value, (ast.Tuple, ast.Constant,
+                                                                         ast.Dict))
+                                                    and all(isinstance(v, plain)
+                                                            for v in ast.walk(n.value))))]
     found: dict = {"__name__": "example"}
     exec(compile(tree, name, "exec"), found)
     return found
@@ -112,9 +202,13 @@ def defined_in(name: str) -> dict:
 
 @pytest.mark.parametrize("name", EXAMPLE_MODELS)
 def test_example_models(name):
-    kind, arguments, given = EXAMPLE_MODELS[name]
-    model = defined_in(name)[kind](*arguments)
-    agree(model, given)
+    make, given = EXAMPLE_MODELS[name]
+    agree(make(defined_in(name)), given)
+
+
+def test_noise_is_refused():
+    with pytest.raises(RuntimeError, match="chance"):
+        fonnx.export(defined_in("vae.py")["VAE"](), torch.rand(3, 64))
 
 
 x, y = torch.randn(3, 4, 5), torch.randn(3, 4, 5)
@@ -258,6 +352,50 @@ def test_an_own_lowering():
         from flambeau.onnx.registry import LOWERINGS
 
         del LOWERINGS["linalg.inv_ex"]
+
+
+def control(kind, inputs):
+    """A model of one node with a graph inside that doubles what it is given."""
+    from onnx import TensorProto, helper
+
+    def info(name, element=TensorProto.FLOAT):
+        return helper.make_tensor_value_info(name, element, [] if name in "turn going" else None)
+
+    doubled = helper.make_node("Add", ["x", "x"], ["y"])
+    if kind == "If":
+        inner = helper.make_graph([doubled], "twice", [], [info("y")])
+        other = helper.make_graph([helper.make_node("Neg", ["x"], ["z"])], "less", [], [info("z")])
+        attributes = {"then_branch": inner, "else_branch": other}
+    else:
+        keep = helper.make_node("Identity", ["going"], ["still"])
+        step = helper.make_node("Add", ["h", "x"], ["more"])
+        put = helper.make_node("Identity", ["more"], ["seen"])
+        attributes = {"body": helper.make_graph(
+            [keep, step, put], "step",
+            [info("turn", TensorProto.INT64), info("going", TensorProto.BOOL), info("h")],
+            [info("still", TensorProto.BOOL), info("more"), info("seen")])}
+    node = helper.make_node(kind, inputs, ["out"] if kind == "If" else ["out", "all"], **attributes)
+    elements = {"n": TensorProto.INT64, "c": TensorProto.BOOL, "x": TensorProto.FLOAT}
+    graph = helper.make_graph([node], "g", [info(n, e) for n, e in elements.items()],
+                              [info(name) for name in node.output])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "condition"),
+    [
+        ("If", ["c"], True),
+        ("If", ["c"], False),
+        ("Loop", ["n", "c", "x"], True),
+    ],
+)  # fmt: skip
+def test_branches_and_loops_are_read(kind, inputs, condition):
+    made = control(kind, inputs)
+    feeds = {"n": np.array(3), "c": np.array(condition), "x": np.ones(2, np.float32)}
+    wanted = session(made).run(None, feeds)
+    for found, want in zip(tensors(fonnx.load(made)(*map(torch.tensor, feeds.values()))), wanted,
+                           strict=True):
+        np.testing.assert_array_equal(found.numpy(), want)
 
 
 def test_unknown_operators_are_named():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 
 import numpy as np
@@ -184,3 +185,15 @@ def test_zero_times_beta_ignores_nan():
 def test_errors(function, message):
     with pytest.raises(RuntimeError, match=message):
         function()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dots_of_every_length(dtype):
+    for n in [*range(1, 41), 1000, 4099]:
+        a, b = (torch.randn(n, dtype=dtype) for _ in range(2))
+        exact = math.fsum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
+        close = 1e-5 if dtype is torch.float32 else 1e-12
+        assert abs(a.dot(b).item() - exact) < close * n
+    x, y = torch.randn(20, dtype=dtype)[::2], torch.randn(10, dtype=dtype, requires_grad=True)
+    (x @ y).backward()  # what does not lie side by side goes another way
+    assert torch.equal(y.grad, x)

@@ -238,3 +238,27 @@ def test_rows_of_any_length(n):
     x = torch.from_numpy(a)
     assert (x.sum(1).numpy() == a.sum(1)).all() and (x.amin(1).numpy() == a.min(1)).all()
     assert (x.argmax(1).numpy() == a.argmax(1)).all() and x.sum().item() == a.sum()
+
+
+@pytest.mark.parametrize("count", [16384, 100_003, 1 << 20])
+def test_long_sums_round_once(count):
+    """Many float32 are summed as if in float64; asked for float64, not one is rounded before."""
+    for array in (np.full(count, 0.1, np.float32), sample((count,)) + 1):
+        x, wanted = torch.from_numpy(array), array.astype(np.float64).sum()
+        assert abs(x.sum().item() - wanted) <= 1.5 * np.spacing(np.float32(wanted))
+        assert abs(x.mean().item() * count - wanted) <= 2e-7 * wanted
+    big = np.tile(np.array([2.0**30, 1.0, -(2.0**30), 1.0], np.float32), count // 4)
+    assert torch.from_numpy(big).sum(dtype=torch.float64).item() == count // 4 * 2
+
+
+def test_softmax_meets_what_is_not_finite():
+    inf, nan = math.inf, math.nan
+    rows = torch.tensor([[0.0, -inf, 1.0], [nan, 1.0, 2.0], [-inf, -inf, -inf], [inf, 0.0, 1.0],
+                         [0.0, -86.0, -200.0]])
+    found = torch.softmax(rows, 1)
+    np.testing.assert_allclose(found[0].numpy(), [0.26894143, 0, 0.7310586], rtol=1e-6)
+    assert found[0, 1] == 0 and torch.isnan(found[1:4]).any(1).all() and found[4, 2] == 0
+    assert torch.isnan(torch.log_softmax(rows, 1)[1]).all()
+    loss = torch.nn.functional.cross_entropy(torch.tensor([[1e30, -1e30, 1e30]]),
+                                             torch.tensor([0]))
+    assert loss.item() == pytest.approx(math.log(2))

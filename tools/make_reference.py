@@ -48,10 +48,13 @@ def members(value):
 
 
 def signature(value) -> str:
+    """Arguments and their defaults; types are in the stubs, and would hide the names here."""
     try:
-        return str(inspect.signature(value))
+        whole = inspect.signature(value)
     except (TypeError, ValueError):
         return "(...)"
+    bare = [each.replace(annotation=each.empty) for each in whole.parameters.values()]
+    return str(whole.replace(parameters=bare, return_annotation=whole.empty))
 
 
 def text_of(value) -> str:

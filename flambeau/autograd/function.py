@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 from ..engine import inplace
-from ..engine.eager import changed, check_writable, engine
+from ..engine.eager import changed, check_writable, engine, lazily_traced, plainly
 from ..engine.modes import modes
 from ..engine.node import Edge, edge_of, kept_values, new_node
 from ..engine.pointwise import reattached
@@ -137,6 +137,8 @@ class _FunctionBase(FunctionCtx):
         """Run forward, and record the step."""
         if kwargs:
             raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
+        if lazily_traced():
+            return plainly(cls.apply, *args)
         ctx = cls._context()
         wanted = tuple(isinstance(a, Tensor) and a.node is not None for a in args)
         ctx.needs_input_grad = wanted if modes.grad else (False,) * len(args)

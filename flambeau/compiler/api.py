@@ -8,9 +8,10 @@ import warnings
 import weakref
 from typing import Any
 
-from ..engine import eager
+from ..core import dtype as dt
+from ..engine import eager, storage
 from .report import Report
-from .script import Script, modules_of
+from .script import Script, changed, names_of, tensors_of
 from .segment import Step
 from .trace import ANOTHER_PATH, Tracer
 
@@ -41,12 +42,13 @@ class Compiled:
 
     def reset(self) -> None:
         """Forget all paths."""
-        self.root = Step()
+        self.roots: dict = {}    # paths, by the default dtype
         self.report = Report(getattr(self.function, "__name__", type(self.function).__name__))
         self.scripts: list[Script] = []  # the one played last comes first
         self.trained: list = []  # leaves that the call gives gradients to
         self.met: list = []      # tensors from outside that the last traced call used
         self.tagged: list = []   # parameters and buffers of modules that the function reaches
+        self.bound: list = []    # what the function's code takes from around it
         self.changes = -1
         self.given_up = False
 
@@ -70,10 +72,15 @@ class Compiled:
     def _traced(self, args, kwargs, writing):
         report = self.report
         report.calls += 1
-        tracer = Tracer(self.root, report, writing, self.verify)
-        tracer.trace_on((*args, *kwargs.values()))
-        tracer.trace_on(self._reached())
+        root = self.roots.get(dt.default_float())
+        if root is None:
+            root = self.roots[dt.default_float()] = Step()
+        tracer = Tracer(root, report, writing, self.verify)
+        if args or kwargs:
+            tracer.trace_on((*args, *kwargs.values()))
+        tracer.trace_all(self._reached())
         eager.tracers.append(tracer)
+        storage.readers.append(tracer.read)
         finished = False
         try:
             result = self.function(*args, **kwargs)
@@ -83,6 +90,7 @@ class Compiled:
                 tracer.close(finished)
             finally:
                 eager.tracers.remove(tracer)
+                storage.readers.remove(tracer.read)
                 held = list(eager.constants)
                 eager.constants.clear()
         self.verify = max(0, self.verify - 1)
@@ -91,10 +99,10 @@ class Compiled:
             self._lose_patience()
         if writing is not None:
             self.met = [*writing.met, *held]
-            if writing.finish(result, held):
+            if writing.finish(result, [*held, *self.tagged]):
                 self.scripts = [writing, *self.scripts[:SCRIPTS - 1]]
             elif writing.reason == ANOTHER_PATH:
-                self.root = Step()  # the next call learns this path as a whole
+                self.roots.clear()  # the next call learns this path as a whole
             elif not tracer.captured:
                 raise RuntimeError(f"compile: {report.name} cannot be one program with "
                                    f"fullgraph=True: {writing.reason}")
@@ -102,11 +110,11 @@ class Compiled:
         return result
 
     def _reached(self) -> list:
-        """Parameters and buffers of the modules that the function's code can reach."""
-        if self.changes != eager.module_changes[0]:
+        """Tensors that the function's code can reach without being given them."""
+        if self.changes != eager.module_changes[0] or changed(self.bound):
             self.changes = eager.module_changes[0]
-            self.tagged = [t for module in modules_of(self.function)
-                           for t in (*module.parameters(), *module.buffers())]
+            self.bound = names_of(self.function)[1]
+            self.tagged = tensors_of(self.function, self.bound)
         return self.tagged
 
     def _lose_patience(self) -> None:

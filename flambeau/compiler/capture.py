@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 from ..engine import eager, subclass
+from ..engine.modes import modes
 from ..engine.node import next_sequence
 from ..engine.tensor import LEAF, Size, Tensor
+from .again import another, made_again
 from .phantom import GRAPH, HAS_NODE, extent_of, plain, state_of, traced
 from .reverse import boundary_of, graph_is_ours, rehearse
 from .segment import Chain, Result, Same, Several, Step
@@ -26,6 +27,7 @@ class Capture:
     recorder: Any
     chain: Any
     report: Any
+    root: Step
     step: Step
     inside: bool
     captured: bool
@@ -52,12 +54,18 @@ class Capture:
         """Run an op call for real, and add it to the tree."""
         self._begin()
         self._catch_up()
-        fresh = [_another(v) for v in numbers]
+        fresh = [another(v) for v in numbers]
+        self.recorder.know(fresh, len(self.numbers))
         swap = iter(fresh)
         real = [self._real(a, swap) for a in args]
         named = {k: self._real(v, swap) for k, v in kwargs.items()}
         before = [(t.sig, t.node is not None) for t in self.twins]
-        result = self._recorded(subclass.function_of(op), real, named, fresh)
+        try:
+            result = self._recorded(subclass.function_of(op), real, named)
+        except BaseException:
+            if self.step is self.root:  # nothing has been recorded
+                self.flush("an error")
+            raise
         reason, made, template = self.recorder.reason or self._beyond(), None, None
         if reason is None:
             first = len(self.values)
@@ -88,15 +96,15 @@ class Capture:
         self.added = len(self.outside)
         self.seen = [(x.sig, x.node) for x in self.outside]
 
-    def _recorded(self, function, real, named, fresh):
+    def _recorded(self, function, real, named):
         self._untag()
-        self.inside = True
-        self.recorder.start(fresh)
+        before, self.inside = self.inside, True
+        self.recorder.start()
         try:
             return function(*real, **named)
         finally:
             self.recorder.stop()
-            self.inside = False
+            self.inside = before
             self._retag()
 
     def _real(self, a, swap):
@@ -182,11 +190,16 @@ class Capture:
 
     def _new_step(self, op, args, kwargs, key, numbers, template, before) -> Step:
         chain, recorder = self.chain, self.recorder
-        chain.add(recorder, len(self.numbers))
+        chain.add(recorder)
+        own = range(len(self.numbers), len(self.numbers) + len(numbers))
         self.numbers += numbers
         step = Step()
         step.chain, step.end, step.result = chain, len(chain.launches), template
-        step.baked = None if len(recorder.met) == len(numbers) else list(numbers)
+        step.grad = modes.grad
+        step.baked = None if recorder.met.issuperset(own) else list(numbers)
+        step.learnt = list(self.numbers)
+        step.writes = sorted({n for each in recorder.launches for kind, n in each.writes
+                              if kind == "outside"})
         step.call = (op, [self._coded(a) for a in args],
                      {k: self._coded(v) for k, v in kwargs.items()})
         step.values, step.outside = len(self.values), len(self.outside)
@@ -203,15 +216,23 @@ class Capture:
             return Same(self.known[id(a)])
         if type(a) in (list, tuple, Size):
             return Several(type(a), tuple(self._coded(v) for v in a))
+        if type(a) is slice:
+            return Several(slice, tuple(self._coded(v) for v in (a.start, a.stop, a.step)))
         return a
 
     def capture_backward(self, op, key, x, gradient, retain: bool, leaves) -> None:
         """Go back for real; gradients that leaves are given are results of this step."""
-        before = [getattr(self.outside[k], "_grad", None) for k in leaves]
+        before = [self._real(getattr(self.outside[k], "_grad", None), iter(())) for k in leaves]
+        coded = [(k, self._coded(getattr(self.outside[k], "_grad", None))) for k in leaves]
+        phantoms = [(self.outside[k], self.outside[k]._grad, was)
+                    for k, was in zip(leaves, before, strict=True)
+                    if was is not None and was is not self.outside[k]._grad]
+        for leaf, _, twin in phantoms:
+            leaf._grad = twin
         self._begin()
         twins = [(t.sig, t.node is not None) for t in self.twins]
         real = [self._real(a, iter(())) for a in (x, gradient)]
-        self._recorded(op.run, [*real, retain], {}, [])
+        self._recorded(op.run, [*real, retain], {})
         reason = self.recorder.reason
         changed = []
         for k, was in zip(leaves, before, strict=True):
@@ -223,12 +244,15 @@ class Capture:
                 reason = reason or "a gradient in memory nobody named"
                 break
             changed.append((k, Result(g.sig, place, False), g))
+        for leaf, phantom, twin in phantoms:
+            if leaf._grad is twin:
+                leaf._grad = phantom
         if reason is not None:
             self._broken(op, key, reason, None)
             return
         step = self._new_step(op, (x, gradient, retain), {}, key, [],
                               [(k, result) for k, result, _ in changed], twins)
-        step.backward = True
+        step.backward, step.grads = True, coded
         for k, result, g in changed:
             self.recorder.seen(result.place)
             self.twins.append(g)
@@ -242,47 +266,35 @@ class Capture:
 
     def learn_again(self, step: Step) -> None:
         """Record a path anew, with the way back from where it ends this time."""
+        before = step.chain.launches[:step.end], step.reverse, step.learnt
         self.recorder, self.chain, self.added = Recorder(), Chain(next_sequence()), 0
         self.captured = True
         self._begin()
-        given, numbers = iter(self.numbers), 0
-        reason = None
+        reasons = []
 
-        def real(a):
-            if type(a) is Same:
-                return self.twins[a.code] if a.code >= 0 else self.outside[-1 - a.code]
-            if type(a) is Several:
-                return a.kind([real(v) for v in a.parts])
-            if type(a) is float:
-                fresh.append(_another(next(given)))
-                return fresh[-1]
-            return a
-
-        for each in step.path():
-            op, args, kwargs = each.call
-            fresh: list[float] = []
-            real_args = [real(a) for a in args]
-            named = {k: real(v) for k, v in kwargs.items()}
-            function = op.run if each.backward else subclass.function_of(op)
-            result = self._recorded(function, real_args, named, fresh)
-            reason = reason or self.recorder.reason
-            if each.backward:
-                found = [self.outside[k]._grad for k, _ in each.result]
-            else:
-                found = _made_by(each.result, result)
+        def take(found) -> None:
+            reasons.append(self.recorder.reason)
             for twin in found:
                 place = self.recorder.find(twin.ptr)
                 if place is None:
-                    reason = reason or "a result in memory nobody named"
+                    reasons.append("a result in memory nobody named")
                 else:
                     self.recorder.seen(place)
                     self.chain.results.append(Result(twin.sig, place, twin.node is not None))
                 self.twins.append(twin)
-            self.chain.add(self.recorder, numbers)
-            numbers += len(fresh)
+            self.chain.add(self.recorder)
+
+        numbers = [another(v) for v in self.numbers]
+        self.recorder.know(numbers, 0)
+        made_again(step, self.outside, numbers, self.twins, self._recorded, take)
+        reason = next(filter(None, reasons), None)
         if reason is None:
             step.chain, step.end = self.chain, len(self.chain.launches)
+            step.learnt = list(self.numbers)
         self.end_capture(step)
+        if step.proven is None and before[2] != step.learnt:
+            step.proven = _same_code(before[0], step.chain.launches[:step.end]) and _same_code(
+                *[r.recorded if r is not None else () for r in (before[1], step.reverse)])
         step.programs.clear()
         step.hopeless = reason is not None or step.reverse is None
 
@@ -299,20 +311,29 @@ class Capture:
                 step.reverse = rehearse(self, wanting)
         finally:
             self._retag()
-        for x, twin in zip(self.values, self.twins, strict=True):
-            self.become(x, twin)
+        self.become_all(self.twins)
+        self.restore_boundaries()
+        self.twins.clear()
+        release_quarantine()
+
+    def restore_boundaries(self) -> None:
+        """Tensors from outside are again where they were in the graph."""
         for x, node, boundary in self.boundaries:
             if x.node is boundary:
                 x.node = node
-        self.twins.clear()
-        release_quarantine()
+
+    def become_all(self, twins) -> None:
+        """Make all phantoms what their twins are, views of one another as those are."""
+        known = {id(twin): x for x, twin in zip(self.values, twins, strict=True)}
+        for x, twin in zip(self.values, twins, strict=True):
+            self.become(x, twin)
+            if hasattr(twin, "base"):
+                x.base = known.get(id(twin.base), twin.base)
 
     def become(self, x: Tensor, twin: Tensor) -> None:
         """Make a phantom what its twin is."""
         x.__class__ = Tensor
         x.sig, x.mem, x.ptr, x.node = traced(twin.sig), twin.mem, twin.ptr, twin.node
-        if hasattr(twin, "base"):
-            x.base = twin.base
         self.tagged.append(x)
 
     def change(self, number: int, change) -> None:
@@ -322,15 +343,9 @@ class Capture:
         x.sig, x.node = traced(sig), GRAPH if wants else None
 
 
-def _made_by(template, result) -> list[Tensor]:
-    """New tensors in a result, in the order of their numbers."""
-    if type(template) is Result:
-        return [result]
-    if type(template) is Several:
-        return [x for t, r in zip(template.parts, result, strict=True) for x in _made_by(t, r)]
-    return []
+def _same_code(one, two) -> bool:
+    """Whether two recordings of a path have the same numbers in the same places."""
+    def numbers(launches):
+        return [[a for a in step.args if type(a) is float] for step in launches]
 
-
-def _another(value: float) -> float:
-    """The same number as an object of its own, so that it is known where it goes."""
-    return struct.unpack("d", struct.pack("d", value))[0]
+    return [str(numbers(one)), len(one)] == [str(numbers(two)), len(two)]

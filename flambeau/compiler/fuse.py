@@ -43,20 +43,19 @@ def _grouped(launches: list) -> list:
 
     for step in launches:
         loops = _loops(step)
-        home = None
+        home = _home(step, loops, waiting)
         for group in list(waiting):
-            if loops is not None and group.loops == loops and group.takes(step):
-                home = group
-            elif group.conflicts(step):
-                if group.ends_in(step, waiting):
-                    group.fold = step
-                    close(group)
-                    step = None
-                    break
+            if group is home or not group.conflicts(step):
+                continue
+            if group.ends_in(step, waiting):
+                group.fold = step
                 close(group)
+                step = None
+                break
+            close(group)
         if step is None:
             continue
-        if home is not None and home in waiting:
+        if home is not None:
             home.add(step)
         elif loops is not None:
             waiting.append(Group(step, loops))
@@ -64,6 +63,19 @@ def _grouped(launches: list) -> list:
             done.append(step)
     done.extend(waiting)
     return done
+
+
+def _home(step, loops, waiting) -> Group | None:
+    """The group that a launch joins: the last it has to do with, or else the last that takes it.
+
+    Groups that wait have nothing to do with each other; all others that the launch has to do with
+    are closed, and so come before it.
+    """
+    if loops is None:
+        return None
+    found = [group for group in waiting if group.loops == loops and group.takes(step)]
+    related = [group for group in found if group.conflicts(step)]
+    return (related or found or [None])[-1]
 
 
 def _loops(step):

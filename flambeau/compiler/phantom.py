@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from ..engine import eager, subclass
+from ..engine.node import PROMISED as GRAPH
 from ..engine.tensor import LEAF, Signature, Tensor, signature
 
 TRACE = "traced"
+__all__ = ["GRAPH", "HAS_NODE", "IS_LEAF", "NO_NODE", "TRACE", "Phantom", "extent_of", "plain",
+           "state_of", "traced"]
+
 NO_NODE, IS_LEAF, HAS_NODE = 0, 1, 2
 
 _traced: dict[Signature, Signature] = {}
@@ -42,18 +46,6 @@ class Phantom(Tensor):
 
 
 subclass._plain.add(Phantom)
-
-
-class _Graph:
-    """Stands for the step that made a phantom that wants a gradient."""
-
-    number = 0
-
-    def name(self) -> str:
-        return "CompiledBackward"
-
-
-GRAPH = _Graph()
 
 
 def state_of(x: Tensor) -> int:

@@ -29,7 +29,7 @@ class Program:
     """Launches and where their memory is; compiled on first use."""
 
     def __init__(self, launches, buffers, constants, filled, results, keep):
-        self.launches = launches
+        self.launches, self.sizes = launches, buffers
         self.constants = constants      # bytes
         self.filled = filled            # buffer -> its first contents
         self.results = results          # buffers whose memory outlives a run, in order
@@ -79,24 +79,29 @@ class Program:
     def run(self, pointers, numbers) -> list:
         """Run on outside memory; the storages of the results."""
         code = self.code
-        made = [_taken(pool, n) for pool, n in self.pools]
+        made = [taken(pool, n) for pool, n in self.pools]
         table = self.table
         for k, m in enumerate(made, 2):
             table[k] = m.address
-        first = k = 2 + len(made)
+        k = 2 + len(made)
         for pointer in pointers[:self.outside]:
             table[k] = pointer
             k += 1
         if numbers:
-            first += self.outside
-            table[first:first + self.numbers] = array(
-                "q", array("d", numbers[:self.numbers]).tobytes())
+            self.put_numbers(numbers)
         code(self.table_address, self.failed_address, self.work)
         if self.failed[0]:
-            self._refuse()
+            self.refuse()
         return made
 
-    def _refuse(self) -> None:
+    def put_numbers(self, numbers) -> None:
+        """Let the next run have these numbers."""
+        first = 2 + len(self.results) + self.outside
+        self.table[first:first + self.numbers] = array(
+            "q", array("d", numbers[:self.numbers]).tobytes())
+
+    def refuse(self) -> None:
+        """Raise what the check says that did not hold in the last run."""
         number, least, most = self.failed[0] - 1, self.failed[1], self.failed[2]
         self.failed[0] = 0
         check = self.checks[number]
@@ -112,7 +117,7 @@ class Program:
         self.table_address = self.table.buffer_info()[0]
         self.failed = array("q", (0, 0, 0))
         self.failed_address = self.failed.buffer_info()[0]
-        self.work = sum(map(_work, self.launches))
+        self.work = sum(_work(step, self.sizes) for step in self.launches)
         body, called = self._ir()
         digest = hashlib.sha256(body.encode()).hexdigest()
         name = f"program_{digest[:24]}"
@@ -121,9 +126,10 @@ class Program:
             add(symbol, address)
         text = body.replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False)
         if all(isinstance(s, Check) or s.kernel is not None for s in self.launches):
-            (wrapper,) = addresses(cache().key(f"{name} {digest}"), (f"{name}_py",), lambda: text)
+            wrapper, self.entry = addresses(
+                cache().key(f"{name} {digest}"), (f"{name}_py", name), lambda: text)
         else:  # addresses of routines are part of the text: of no use to another process
-            (wrapper,) = jit().load(jit().compile(text), f"{name}_py")
+            wrapper, self.entry = jit().load(jit().compile(text), f"{name}_py", name)
         return function_at(wrapper, name)
 
     def prepare(self) -> Program:
@@ -228,7 +234,7 @@ def _check(step: Check, number: int, pointer, emit, lines: list[str]) -> None:
     lines += ["  ret void", f"good{number}:"]
 
 
-def _taken(pool: list, nbytes: int):
+def taken(pool: list, nbytes: int):
     try:
         return pool.pop()
     except IndexError:
@@ -256,11 +262,12 @@ def _double(value: float) -> str:
     return "0x" + struct.pack(">d", value).hex().upper()
 
 
-def _work(step) -> int:
+def _work(step, sizes: list[int]) -> int:
+    """About how many elements a launch goes through; a routine by the memory it works on."""
     if isinstance(step, Check):
         return 0
     if step.words is not None:
         return step.words[0]
     if step.kernel is not None:
         return step.args[-1]
-    return 1 << 14
+    return sum(sizes[p.root[1]] for _, p in step.places() if p.root[0] == "buffer") // 2

@@ -6,11 +6,14 @@ gradients of its results. What it reads of the way forward is kept by every run.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ..core.dtype import uint8
 from ..engine import backward as bw
 from ..engine.eager import engine
 from ..engine.node import Edge, Hooked, Node, edge_of, kept_values, new_node
 from ..engine.tensor import Tensor, empty, make, signature
+from .again import call, made_again
 from .fuse import fused
 from .program import Program
 from .simplify import needed
@@ -18,22 +21,50 @@ from .tape import Launch, Place
 
 
 class Reverse:
-    """How gradients of some values of a segment reach the tensors from outside."""
+    """How gradients of some values of a segment reach the tensors from outside.
+
+    Every value that outlives the segment has a step of its own in the graph, as it has in eager: so
+    it may be asked for its gradient, have hooks, or be gone back from while others are not.
+    """
 
     def __init__(self, outputs: list[int], consumed: set[int]):
         self.outputs: list[int] = outputs       # values
         self.consumed: set[int] = consumed      # values whose graph has been walked already
-        self.inputs: list[int] = []             # tensors from outside that want a gradient
-        self.grads: list = []                   # for each of those None, or (signature, place)
-        self.expects: list = []                 # signatures of the gradients that are given
-        self.sources: list[set] = []            # for each of those the results it comes from
-        self.saved: list[int] = []              # buffers of the way forward
-        self.read: list[int] = []               # tensors from outside that are read
-        self.program: Program | None = None
+        self.parts: list[Part] = []             # in the order in which values were made
         self.walked = new_node(Consumed(), (), (), (signature(uint8, ()),))
 
     def serves(self, wanting) -> bool:
         return {*wanting} <= {*self.outputs} | self.consumed
+
+    @property
+    def saved(self) -> list[int]:
+        """Buffers of the way forward that are read on the way back."""
+        return sorted({b for part in self.parts for b in part.saved})
+
+    @property
+    def recorded(self) -> list:
+        return [step for part in self.parts for step in part.steps]
+
+
+class Part:
+    """One step: from the gradients of a value, or of several that one op made, to those before."""
+
+    def __init__(self, outputs: list[int], alike: list[tuple[int, int]]):
+        self.outputs, self.alike = outputs, alike   # values; (value, output that it is the same as)
+        self.parents: list[tuple[str, int]] = []    # values, and tensors from outside
+        self.grads: list = []                       # for each of those (signature, place)
+        self.expects: list = []                     # signatures of the gradients that are given
+        self.sources: list[set] = []                # for each parent the outputs it depends on
+        self.saved: list[int] = []                  # buffers of the way forward that are read
+        self.read: list[int] = []                   # tensors from outside that are read
+        self.steps: list = []
+        self.memory: tuple = ()                     # buffers, constants, first contents, results
+
+    @cached_property
+    def program(self) -> Program:
+        """What the step runs; made when somebody goes back."""
+        buffers, constants, filled, ends = self.memory
+        return Program(fused(self.steps, ends), buffers, constants, filled, sorted(ends), [])
 
 
 class Boundary:
@@ -57,7 +88,8 @@ def graph_is_ours(twin: Tensor, tracer) -> bool:
     return _walk(twin, tracer) is not None
 
 
-def _has_hooks(x: Tensor) -> bool:
+def has_hooks(x: Tensor) -> bool:
+    """Whether somebody wants to see, or change, the gradient that a leaf is given."""
     return Hooked.leaves and bool(x.__dict__.get("_hooks") or x.__dict__.get("_accumulated"))
 
 
@@ -71,7 +103,7 @@ def _walk(twin: Tensor, tracer) -> set | None:
         if edge is None:
             continue
         if isinstance(edge, Tensor):
-            if id(edge) not in ours or _has_hooks(edge):
+            if id(edge) not in ours or has_hooks(edge):
                 return None
             continue
         node = edge.node if type(edge) is Edge else edge
@@ -94,84 +126,125 @@ def rehearse(tracer, wanting) -> Reverse | None:
     reverse = Reverse(outputs, consumed)
     if not outputs:
         return reverse
-    if any(map(_has_hooks, tracer.outside)):
+    if any(map(has_hooks, tracer.outside)):
         return None
-    inputs = [k for k, x in enumerate(tracer.outside) if x.node is not None]
-    forward = len(recorder.buffers)
-    given = []
-    for k in outputs:
-        sig = signature(twins[k].sig.dtype, tuple(twins[k].sig.shape))
-        g = empty(sig)
-        engine.fill(g, 1)
-        given.append(g)
-        recorder.add_outside(g.ptr, g.ptr + max(1, sig.nbytes), g.ptr)
-    first = recorder.outside - len(given)
     ends = [(boundary, boundary.parents) for _, _, boundary in tracer.boundaries]
     for boundary, _ in ends:
         boundary.parents = ()
-    recorder.start([])
+    first = recorder.outside
+    given = {k: _stand_in(twins[k], recorder) for k in outputs}
     try:
-        grads = bw.grad([twins[k] for k in outputs], [tracer.outside[k] for k in inputs],
-                        given, retain_graph=True, allow_unused=True)
+        for node, group in _groups(twins, outputs):
+            part = _part(tracer, node, group, given, first)
+            if part is None:
+                return None
+            reverse.parts.append(part)
     except RuntimeError:
         return None
     finally:
-        recorder.stop()
         for boundary, parents in ends:
             boundary.parents = parents
+    return reverse
+
+
+def _groups(twins, outputs) -> list[tuple[Node, list[int]]]:
+    """Values by the step that made them, in the order of those steps."""
+    found: dict = {}
+    for k in outputs:
+        found.setdefault(_step_of(twins[k]), []).append(k)
+    return sorted(found.items(), key=lambda item: item[0].seq)
+
+
+def _step_of(x: Tensor):
+    return x.node.node if type(x.node) is Edge else x.node
+
+
+def _part(tracer, node: Node, group: list[int], stand_ins: dict, first: int) -> Part | None:
+    """Record the way back from what one step made to values made before, and to outside.
+
+    Gradients that stand in for those of values are outside memory from `first` on.
+    """
+    recorder, twins = tracer.recorder, tracer.twins
+    results: dict = {}
+    for k in group:
+        results.setdefault(twins[k].node.number if type(twins[k].node) is Edge else 0, []).append(k)
+    part = Part([same[0] for same in results.values()],
+                [(k, same[0]) for same in results.values() for k in same[1:]])
+    sooner = {(_step_of(twins[k]), twins[k].node.number if type(twins[k].node) is Edge else 0): k
+              for k in reversed(stand_ins) if _step_of(twins[k]).seq < node.seq}
+    wanted = [*(("value", k) for k in sorted(sooner.values())),
+              *(("outside", k) for k, x in enumerate(tracer.outside) if x.node is not None)]
+    forward = len(recorder.buffers)
+    given = [stand_ins[k] for k in part.outputs]
+    cut = {step: step.parents for step, _ in sooner}
+    for step in cut:
+        step.parents = ()
+    recorder.start()
+    try:
+        grads = bw.grad([twins[k] for k in part.outputs],
+                        [(twins if kind == "value" else tracer.outside)[k] for kind, k in wanted],
+                        given, retain_graph=True, allow_unused=True)
+    finally:
+        recorder.stop()
+        for step, parents in cut.items():
+            step.parents = parents
     if recorder.reason is not None:
         tracer.report.broke(None, f"the way back: {recorder.reason}")
         return None
-    reverse.inputs, reverse.expects = inputs, [g.sig for g in given]
-    return _finished(reverse, recorder, grads, forward, first)
+    reached = [(parent, g) for parent, g in zip(wanted, grads, strict=True) if g is not None]
+    part.parents, part.expects = [parent for parent, _ in reached], [g.sig for g in given]
+    entries = [first + [*stand_ins].index(k) for k in part.outputs]
+    return _finished(part, recorder, [g for _, g in reached], forward, first, entries)
 
 
-def _finished(reverse: Reverse, recorder, grads, forward: int, first: int) -> Reverse | None:
-    """The program, with buffers of the way forward as memory from outside."""
-    places: list = []
-    for g in grads:
-        place = None if g is None else recorder.find(g.ptr)
-        if g is not None and place is None:
-            return None
-        places.append(None if g is None else (g.sig, place))
-    ends = {p.root[1] for _, p in filter(None, places)
-            if p.root[0] == "buffer" and p.root[1] >= forward}
+def _stand_in(x: Tensor, recorder) -> Tensor:
+    """A gradient to go back with."""
+    sig = signature(x.sig.dtype, tuple(x.sig.shape))
+    g = empty(sig)
+    engine.fill(g, 1)
+    recorder.add_outside(g.ptr, g.ptr + max(1, sig.nbytes), g.ptr)
+    return g
+
+
+def _finished(part: Part, recorder, grads, forward: int, first: int, entries) -> Part | None:
+    """The launches, with buffers of the way forward as memory from outside."""
+    places = [(g.sig, recorder.find(g.ptr)) for g in grads]
+    if any(place is None for _, place in places):
+        return None
+    ends = {p.root[1] for _, p in places if p.root[0] == "buffer" and p.root[1] >= forward}
     launches = needed(recorder.launches, ends)
-    met = {p.root for step in launches for _, p in step.places()} | {
-        p.root for _, p in filter(None, places)}
-    reverse.saved = sorted(n for kind, n in met if kind == "buffer" and n < forward)
-    reverse.read = sorted(n for kind, n in met if kind == "outside" and n < first)
-    order = [*(("outside", n) for n in reverse.read), *(("buffer", n) for n in reverse.saved),
-             *(("outside", first + k) for k in range(len(reverse.outputs)))]
+    met = {p.root for step in launches for _, p in step.places()} | {p.root for _, p in places}
+    part.saved = sorted(n for kind, n in met if kind == "buffer" and n < forward)
+    part.read = sorted(n for kind, n in met if kind == "outside" and n < first)
+    order = [*(("outside", n) for n in part.read), *(("buffer", n) for n in part.saved),
+             *(("outside", n) for n in entries)]
     roots = {root: ("outside", k) for k, root in enumerate(order)}
 
     def moved(place):
         return Place(roots.get(place.root, place.root), place.offset)
 
-    steps = []
     for step in launches:
         if not isinstance(step, Launch):
             return None
         args = tuple(moved(a) if isinstance(a, Place) else a for a in step.args)
-        steps.append(step.moved(args))
-    if any(kind == "outside" for step in steps for kind, _ in step.writes):
+        part.steps.append(step.moved(args))
+    if any(kind == "outside" for step in part.steps for kind, _ in step.writes):
         return None
-    reverse.grads = [None if p is None else (p[0], moved(p[1])) for p in places]
-    reverse.sources = _sources(reverse, steps, len(order) - len(reverse.outputs))
+    part.grads = [(sig, moved(place)) for sig, place in places]
+    part.sources = _sources(part, len(order) - len(part.outputs))
     filled = {b: raw for b, raw in recorder.filled.items() if b >= forward}
-    steps = fused(steps, ends)
-    reverse.program = Program(steps, recorder.buffers, recorder.constants, filled, sorted(ends), [])
-    return reverse
+    part.memory = recorder.buffers, recorder.constants, filled, ends
+    return part
 
 
-def _sources(reverse: Reverse, steps, first: int) -> list[set]:
+def _sources(part: Part, first: int) -> list[set]:
     """For each gradient the results it comes from: without any of theirs it is missing too."""
-    reached: dict = {("outside", first + k): {k} for k in range(len(reverse.outputs))}
-    for step in steps:
+    reached: dict = {("outside", first + k): {k} for k in range(len(part.outputs))}
+    for step in part.steps:
         found = set().union(*[reached.get(root, ()) for root in step.reads])
         for root in step.writes:
             reached[root] = reached.get(root, set()) | found
-    return [set() if g is None else reached.get(g[1].root, set()) for g in reverse.grads]
+    return [reached.get(place.root, set()) for _, place in part.grads]
 
 
 def _is_consumed(x: Tensor) -> bool:
@@ -196,32 +269,65 @@ class Consumed:
 class CompiledBack:
     """Runs the program that goes back."""
 
-    def __init__(self, reverse: Reverse):
-        self.reverse = reverse
+    def __init__(self, part: Part, step, outside: list[Tensor], numbers: list[float], values):
+        self.part, self.step, self.outside, self.numbers = part, step, outside, numbers
+        self.values = values  # those that are parents: what is computed from them starts there
+        self.versions = [x.mem.version for x in outside]
 
     def name(self) -> str:
         return "CompiledBackward"
 
     def pull(self, node, g):
         if bw.modes.grad:
-            raise RuntimeError("a compiled function can be differentiated once: call the original "
-                               "one where create_graph=True is needed")
-        reverse = self.reverse
-        given = g if len(reverse.outputs) > 1 else [g]
+            return self.carefully(node, g)
+        part = self.part
+        given = g if len(part.outputs) > 1 else [g]
         kept = kept_values(node)
+        if bw.modes.walk is not None and not bw.modes.walk.retain:
+            self.outside, self.values = [], {}
         pointers = [t.ptr for t in kept]
         hold = []
-        for one, sig in zip(given, reverse.expects, strict=True):
+        for one, sig in zip(given, part.expects, strict=True):
             if one is None:
                 one = engine.full(sig.shape, 0, dtype=sig.dtype)
             elif one.sig is not sig:
                 one = engine.contiguous(engine.cast(one, sig.dtype))
             hold.append(one)
             pointers.append(one.ptr)
-        made = dict(zip(reverse.program.results, reverse.program.run(pointers, []), strict=True))
+        program = part.program
+        made = dict(zip(program.results, program.run(pointers, self.numbers), strict=True))
         missing = {k for k, one in enumerate(given) if one is None}
-        return [None if found is None or sources <= missing else _gradient(found, made, kept, hold)
-                for found, sources in zip(reverse.grads, reverse.sources, strict=True)]
+        return [None if sources and sources <= missing else _gradient(found, made, kept, hold)
+                for found, sources in zip(part.grads, part.sources, strict=True)]
+
+
+    def carefully(self, node, g):
+        """Gradients that can be differentiated in turn: by way of the calls, made again."""
+        if not bw.modes.grad:
+            return self.pull(node, g)
+        if [x.mem.version for x in self.outside] != self.versions or not _can_repeat(self.step):
+            raise RuntimeError("a compiled function that draws random numbers, or changes tensors "
+                               "in place, can be differentiated once: call the original one where "
+                               "create_graph=True is needed")
+        kept_values(node)  # or they say that they are gone
+        twins: list[Tensor] = []
+
+        def take(found) -> None:
+            twins.extend([self.values.get(len(twins) + k, t) for k, t in enumerate(found)])
+
+        made_again(self.step, self.outside, self.numbers, twins, call, take)
+        given = g if len(self.part.outputs) > 1 else [g]
+        pairs = [(twins[k], one) for k, one in zip(self.part.outputs, given, strict=True)
+                 if one is not None]
+        parents = [(twins if kind == "value" else self.outside)[k] for kind, k in self.part.parents]
+        return bw.grad([t for t, _ in pairs], parents, [one for _, one in pairs],
+                       create_graph=True, allow_unused=True)
+
+
+def _can_repeat(step) -> bool:
+    return not any(launch.effect and isinstance(launch, Launch)
+                   for launch in step.chain.launches[:step.end]) and not any(
+        each.backward or each.writes for each in step.path())
 
 
 def _gradient(found, made: dict, kept, hold) -> Tensor:
@@ -240,14 +346,19 @@ def attach_reverse(tracer, step, variant, memory: dict) -> None:
     for k in reverse.consumed:
         if k in live:
             live[k].node = reverse.walked
-    if not reverse.outputs:
-        return
-    bytes_ = [make(signature(uint8, (memory[b].nbytes,)), memory[b]) for b in reverse.saved]
-    kept = (*[tracer.outside[k] for k in reverse.read], *bytes_)
-    parents = tuple(edge_of(tracer.outside[k]) for k in reverse.inputs)
-    sigs = tuple(reverse.expects)
-    node = new_node(CompiledBack(reverse), parents, kept, sigs)
-    for number, k in enumerate(reverse.outputs):
+    made: dict = {}
+    for part in reverse.parts:
+        kept = (*[tracer.outside[k] for k in part.read],
+                *[make(signature(uint8, (memory[b].nbytes,)), memory[b]) for b in part.saved])
+        parents = tuple([made[k] if kind == "value" else edge_of(tracer.outside[k])
+                         for kind, k in part.parents])
+        node = new_node(CompiledBack(part, step, tracer.outside, tracer.numbers, {
+            k: tracer.values[k] for kind, k in part.parents if kind == "value" and k in live}),
+            parents, kept, tuple(part.expects))
+        for number, k in enumerate(part.outputs):
+            made[k] = node if len(part.outputs) == 1 else Edge(node, number)
+        for k, same in part.alike:
+            made[k] = made[same]
+    for k, node in made.items():
         if k in live:
-            live[k].node = node if len(sigs) == 1 else Edge(node, number)
-
+            live[k].node = node

@@ -8,16 +8,23 @@ by equality, modules unchanged, scalars that the function's code reads, grad mod
 
 from __future__ import annotations
 
+import copy
 import types
+from types import CellType
+from typing import Any
 
+from ..core.dtype import default_float
+from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..engine import autocast
 from ..engine.eager import module_changes
 from ..engine.modes import INFERENCE, inferring, infers, modes
 from ..engine.tensor import Size, Tensor, make, new
 from .phantom import IS_LEAF, plain, state_of
+from .replay import CHANGED, Replay
 from .reverse import attach_reverse
 
 _SCALARS = (bool, int, float, str, bytes, complex, type(None))
+_MANY = 10_000  # scalars in a list, or a list of lists, that are still compared
 
 
 class Unscripted(Exception):
@@ -25,9 +32,9 @@ class Unscripted(Exception):
 
 
 def casting() -> tuple:
-    """What autocast does in this thread."""
+    """What autocast does in this thread, and the dtype of new tensors."""
     state = autocast.state
-    return state.cpu, state.dtypes.get("cpu") if state.cpu else None
+    return state.cpu, state.dtypes.get("cpu") if state.cpu else None, default_float()
 
 
 def flatten(value, out: list):
@@ -47,6 +54,7 @@ class Run:
         self.step, self.variant, self.sources = step, variant, sources
         self.numbers, self.grads = numbers, grads
         self.program = variant.program
+        self.replay: Any = None
         place = {b: n for n, b in enumerate(self.program.results)}
         reverse = step.reverse
         self.walked = reverse.walked if variant.wanting and not reverse.outputs else None
@@ -55,6 +63,47 @@ class Run:
                       for k, r in variant.live if r.place.root[0] == "buffer"]
         self.views = [(k, r.sig, r.place.root[1], r.place.offset)
                       for k, r in variant.live if r.place.root[0] != "buffer"]
+
+    def prepare(self, guarded, cells, wanted: set[int]) -> None:
+        """Let it be played in one native call, if it is short and hands out only `wanted`."""
+        fixed = {k: s.tensor for k, s in enumerate(self.sources) if type(s) is Fixed}
+        place = {b: n for n, b in enumerate(self.program.results)}
+        results = dict(self.variant.live)
+        known = {k: r for k, r in results.items() if r.place.root[0] == "buffer"}
+        trained = {value: k for k, value in self.grads}
+        handed = wanted & results.keys()
+        homes = [place[known[v].place.root[1]] for v in trained if v in known]
+        if (self.program.prepare().work > GIL_THRESHOLD or handed - known.keys()
+                or handed & trained.keys() or trained.keys() - known.keys()
+                or any(k not in fixed for k in trained.values())
+                or any(known[v].place.offset for v in trained) or len(set(homes)) < len(homes)
+                or any(place[known[v].place.root[1]] in homes for v in handed)
+                or (self.variant.wanting and self.walked is None)):
+            return
+        grads = [(fixed[k], known[v].sig, place[known[v].place.root[1]])
+                 for v, k in trained.items()]
+        kept = [row for row in self.inner if row[0] in handed]
+        self.moving = [(k, s) for k, s in enumerate(self.sources) if type(s) is not Fixed]
+        self.wanting = [k for k in self.variant.wanting if k in handed]
+        self.replay = Replay(self.program, guarded, cells, fixed, grads, kept, self.numbers)
+
+    def play_again(self, player: Player) -> bool:
+        """Play it in one native call; False, and nothing done, if a tensor is another."""
+        if inferring:
+            return self.replay.guards_hold() and self._played(player)
+        found = self.replay.run([(k, s.get(player)) for k, s in self.moving])
+        if type(found) is not dict:
+            return found != CHANGED and self._played(player)
+        for k in self.variant.written:
+            self.sources[k].get(player).mem.version += 1
+        for k in self.wanting:
+            found[k].node = self.walked
+        player.made.append(found)
+        return True
+
+    def _played(self, player: Player) -> bool:
+        self.play(player)
+        return True
 
     def play(self, player: Player) -> None:
         outside = [source.tensor if source.__class__ is Fixed else source.get(player)
@@ -78,7 +127,7 @@ class Run:
             for k in variant.wanting:
                 values[k].node = self.walked
         elif variant.wanting:
-            player.values, player.outside = values, outside
+            player.values, player.outside, player.numbers = values, outside, self.numbers
             attach_reverse(player, self.step, variant,
                            dict(zip(program.results, made, strict=True)))
         for k, value in self.grads:
@@ -135,12 +184,13 @@ class Fixed:
 class Player:
     """One time a script is played."""
 
-    __slots__ = ("given", "made", "outside", "values")
+    __slots__ = ("given", "made", "numbers", "outside", "values")
 
     def __init__(self, given):
         self.given, self.made = given, []
         self.values: dict = {}
         self.outside: list = []
+        self.numbers: list = []
 
 
 class Script:
@@ -156,11 +206,12 @@ class Script:
         self.given = {id(v): k for k, v in enumerate(leaves) if isinstance(v, Tensor)}
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
         self.grad, self.casting = modes.grad, casting()
-        self.scalars = _scalars(function)
+        self.scalars, self.bound = names_of(function)
         self.actions: list = []
         self.fixed: dict[int, Fixed] = {}
         self.sources: dict[int, object] = {}
         self.reason: str | None = None
+        self.first: Any = None  # the program that is played in one native call
         self.hold: list = []  # tensors whose ids are known here
 
     # -- writing it down -------------------------------------------------------------------------
@@ -232,7 +283,24 @@ class Script:
         # itself; one that was not there has to be missing again.
         self.needs_none = [x for x in given_grads if id(x) not in self.had]
         self.hold.clear()
+        if self.reason is None:
+            self._prepare()
         return self.reason is None
+
+    def _prepare(self) -> None:
+        """The first program checks the guards, if it can be played in one native call."""
+        self.first = self.actions[0] if self.actions and type(self.actions[0]) is Run else None
+        if self.first is None:
+            return
+        used = [s for s in self.result[1] if type(s) is Made]
+        used += [s for run in self.actions if type(run) is Run for s in run.sources
+                 if type(s) is Made]
+        cells = [(owner, value) for owner, _, value in self.bound if type(owner) is CellType]
+        self.first.prepare(self.guarded, cells, {s.value for s in used if s.action == 0})
+        if self.first.replay is None:
+            self.first = None
+        else:
+            self.bound = [row for row in self.bound if type(row[0]) is not CellType]
 
     def _leaves(self, args, kwargs) -> list | None:
         """The leaves of arguments that are built like those the script was written for."""
@@ -266,18 +334,28 @@ class Script:
             leaves = self._leaves(args, kwargs)
             if leaves is None:
                 return None
-        for x, sig, node in self.guarded:
-            if x.sig is not sig or x.node is not node:
-                return None
-        for read, value in self.scalars:
-            if read() != value:
+        first = self.first
+        if first is None:
+            for x, sig, node in self.guarded:
+                if x.sig is not sig or x.node is not node:
+                    return None
+        if changed(self.bound):
+            return None
+        for owner, name, value in self.scalars:
+            if _now(owner, name) != value:
                 return None
         for x in self.needs_none:
             if getattr(x, "_grad", None) is not None:
                 return None
         player = Player(leaves)
-        for action in self.actions:
-            action.play(player)
+        if first is None:
+            for action in self.actions:
+                action.play(player)
+        else:
+            if not first.play_again(player):
+                return None
+            for action in self.actions[1:]:
+                action.play(player)
         shape, found = self.result
         if shape == 0:
             return (found[0].get(player) if type(found[0]) in _SOURCES else found[0],)
@@ -298,33 +376,59 @@ def _unflatten(shape, values):
     return kind(*made) if hasattr(kind, "_fields") else kind(made)
 
 
-def _scalars(function) -> list:
-    """Readers of the scalars that a function's code takes from its closure and globals."""
+def names_of(function) -> tuple[list, list]:
+    """What a function's code takes from its closure and globals: scalars, known by their value,
+    and all else that may hold tensors, known by itself. Each with who can say what it is now."""
     inner = getattr(function, "__func__", function)
     code = getattr(inner, "__code__", None)
-    found: list = []
     if code is None:
-        return found
-    for cell in inner.__closure__ or ():
-        value = _contents(cell)
-        if isinstance(value, _SCALARS):
-            found.append((lambda c=cell: _contents(c), value))
-    for name in _names(code):
-        value = inner.__globals__.get(name)
-        if name in inner.__globals__ and isinstance(value, _SCALARS):
-            found.append((lambda n=name, g=inner.__globals__: g.get(n), value))
-    return found
+        return [], []
+    found = [(cell, "cell_contents", _contents(cell)) for cell in inner.__closure__ or ()]
+    there = inner.__globals__
+    found += [(there, name, there[name]) for name in _names(code) if name in there]
+    by_value, by_itself = [], []
+    for owner, name, value in found:
+        if 0 < _scalars_in(value) < _MANY:
+            by_value.append((owner, name, copy.deepcopy(value)))
+        elif not isinstance(value, (types.ModuleType, types.FunctionType, type)):
+            by_itself.append((owner, name, value))
+    return by_value, by_itself
 
 
-def modules_of(function) -> list:
-    """Modules in a function's closure, among the globals it names, or that it is a method of."""
-    inner = getattr(function, "__func__", function)
-    code = getattr(inner, "__code__", None)
-    found = [getattr(function, "__self__", None), function]
-    if code is not None:
-        found += [_contents(cell) for cell in inner.__closure__ or ()]
-        found += [inner.__globals__.get(name) for name in _names(code)]
-    return [m for m in found if hasattr(m, "_registered") and hasattr(m, "parameters")]
+def changed(bound) -> bool:
+    """Whether any of these names stands for something else now."""
+    return any(_now(owner, name) is not value for owner, name, value in bound)
+
+
+def _now(owner, name: str):
+    """What a cell, or globals, have under a name; `_NOTHING` if nothing."""
+    if owner.__class__ is dict:
+        return owner.get(name, _NOTHING)
+    return _contents(owner)
+
+
+_NOTHING = object()
+
+
+def _scalars_in(value) -> int:
+    """How many scalars a value consists of; 0 if there is anything else in it, or too much."""
+    if isinstance(value, _SCALARS):
+        return 1
+    if type(value) not in (list, tuple) or len(value) > _MANY:
+        return 0
+    counts = [_scalars_in(v) for v in value]
+    return sum(counts) if all(counts) else 0
+
+
+def tensors_of(function, bound) -> list[Tensor]:
+    """Tensors among what a function's code names, and those of modules there, or of the module
+    that it is a method of."""
+    found = [getattr(function, "__self__", None), function, *(value for _, _, value in bound)]
+    tensors = [v for v in found if isinstance(v, Tensor)]
+    for m in found:
+        if hasattr(m, "_registered") and hasattr(m, "parameters"):
+            tensors += [*m.parameters(), *m.buffers()]
+    return tensors
 
 
 def _contents(cell):

@@ -10,7 +10,7 @@ from .fuse import fused
 from .phantom import GRAPH, traced
 from .program import Program
 from .simplify import needed
-from .tape import Live, Place
+from .tape import Place
 
 
 class Result:
@@ -53,16 +53,11 @@ class Chain:
         self.filled: dict[int, bytes] = {}
         self.keep: list = []
 
-    def add(self, recorder, offset: int) -> None:
-        """Take over what one op launched; its live numbers start at `offset`."""
+    def add(self, recorder) -> None:
+        """Take over what one op launched."""
         self.buffers, self.constants = recorder.buffers, recorder.constants
         self.filled = recorder.filled
-        for step in recorder.launches:
-            if offset and any(isinstance(a, Live) for a in step.args):
-                args = tuple(Live(a.index + offset) if isinstance(a, Live) else a
-                             for a in step.args)
-                step = step.moved(args)
-            self.launches.append(step)
+        self.launches += recorder.launches
 
 
 @dataclass
@@ -90,16 +85,28 @@ class Step:
         self.end = 0                        # launches of the chain up to here
         self.result: Any = None             # how what it returns is made again
         self.baked: list | None = None      # numbers that are part of the code
+        self.learnt: list = []              # the numbers of the path when it was recorded
+        self.proven: bool | None = None     # whether others may take their place, if that is known
+        self.writes: list[int] = []         # tensors from outside whose memory it changes
         self.changes: list = []             # (value, (signature, wants)) changed in place
         self.call: tuple = ()
         self.values = self.outside = 0
         self.reverse: Any = None            # how to go back from here
         self.backward = False
+        self.grads: list = []               # gradients of leaves before going back
         self.hopeless = False               # learning it again did not help
         self.next: Step | None = None       # the call that followed last time
         self.op: Any = None                 # that call: its op, grad mode and arguments
-        self.grad: bool | None = None
+        self.grad = True
         self.expects: Any = None
+        self.names: tuple[str, ...] = ()    # of its keyword arguments
+        self.record: Any = None             # that call as native code knows it, if it can
+
+    def lead_to(self, step: Step | None) -> None:
+        """Another call is expected after this one."""
+        self.next = step
+        if self.record is not None:
+            self.record.lead_to(None if step is None else step.record)
 
     def final(self) -> list[Result]:
         """Every value on the path, as it is at the end of it."""
@@ -124,7 +131,10 @@ class Step:
         wanting = [k for k, r in kept if r.wants]
         saved: list[int] = []
         if wanting:
-            if self.reverse is None or not self.reverse.serves(wanting):
+            roots = [r.place.root for _, r in kept]
+            if len({*roots}) < len(roots):  # changing one in place changes the graph of another
+                self.hopeless = True
+            if self.hopeless or self.reverse is None or not self.reverse.serves(wanting):
                 report.built(self, None)
                 return Variant(None, kept, [], wanting, [], True)
             saved = self.reverse.saved

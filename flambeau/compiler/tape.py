@@ -175,7 +175,8 @@ class Recorder:
         self._starts: list[int] = []
         self._ranges: dict[int, tuple[int, tuple[str, int], int]] = {}
         self._written: set[tuple[str, int]] = set()
-        self._live: dict[int, int] = {}
+        self._live: dict[int, int] = {}         # id of a number -> its place on the path
+        self._numbers: list[float] = []         # they live as long as their ids are known
         self._type = fronts.word("tensor").value
         self.thread = threading.get_ident()
 
@@ -221,10 +222,14 @@ class Recorder:
 
     # -- listening -----------------------------------------------------------------------------
 
-    def start(self, numbers) -> None:
-        """Listen; `numbers` are floats, each an object of its own, that may differ next time."""
+    def know(self, numbers, first: int) -> None:
+        """Numbers of a path from the first on: objects of their own, that may differ next time."""
+        self._numbers += numbers
+        self._live.update({id(v): first + k for k, v in enumerate(numbers)})
+
+    def start(self) -> None:
+        """Listen."""
         self.launches, self.reason = [], None
-        self._live = {id(v): k for k, v in enumerate(numbers)}
         self.met: set[int] = set()
         storage.takers.append(self.taken)
         storage.readers.append(self.read)

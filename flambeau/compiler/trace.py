@@ -7,15 +7,21 @@ the segment so far runs as one program and phantoms become real.
 
 from __future__ import annotations
 
+import copy
+import functools
 import threading
 from sys import getrefcount
 
+from ..core.dtype import dtype
 from ..engine import subclass
 from ..engine.modes import INFERENCE, infers, modes
-from ..engine.tensor import Size, Tensor
+from ..engine.node import Hooked
+from ..engine.tensor import LEAF, Size, Tensor
+from .again import call, made_again
 from .capture import Capture, Unkeyed
+from .hop import Listed, Record, State, hop
 from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
-from .reverse import attach_reverse
+from .reverse import attach_reverse, has_hooks
 from .segment import Result, Same, Several, Step
 from .tape import release_quarantine
 from .verify import check
@@ -45,6 +51,12 @@ class Constant:
         self.value = value
 
 
+def _uncommon(op, args, kwargs) -> bool:
+    """Whether a call depends on what is in no key: hooks, or where a storage begins."""
+    return bool(modes.pack) or modes.anomaly or (
+        getattr(op, "name", "").startswith("as_strided") and len(args) + len(kwargs) > 3)
+
+
 def is_traced(values) -> bool:
     """Whether there is a traced tensor among some arguments."""
     for v in values:
@@ -64,19 +76,49 @@ _HOST_READS = ("Python needs a value", ANOTHER_PATH)
 _VALUES = (bool, int, str, bytes, complex, type(None), type(Ellipsis), type)
 
 
+def is_plain(value) -> bool:
+    """Whether an argument is known by its value, and has no number in it that may change."""
+    if type(value) in (list, tuple, Size):
+        return all([isinstance(v, _VALUES) for v in value])
+    return isinstance(value, (*_VALUES, dtype))
+
+
 class Tracer(Capture):
     """What one call knows: where in the tree it is, and which tensors stand for what."""
+
+    lazy = True  # tensors may be phantoms
 
     def __init__(self, root: Step, report, script=None, verify: int = 0) -> None:
         self.report, self.script, self.verify = report, script, verify
         self.captured = False
         self.thread = threading.get_ident()
-        self.inside = False
         self.tagged: list[Tensor] = []
+        self.state = State(self.tagged)
+        #: what a call made here returns, by a glance at it in native code, or None: (op, arguments,
+        #: keyword arguments, grad mode)
+        self.follow = functools.partial(hop(), self.state.address)
         self._segment(root)
 
+    @property
+    def step(self) -> Step:
+        """Where in the tree it is; native code goes on by itself."""
+        return self.state.at[0]
+
+    @step.setter
+    def step(self, step: Step) -> None:
+        self.state.go(step)
+
+    @property
+    def inside(self) -> bool:
+        """Whether what is called now is not part of the trace."""
+        return self.state.paused
+
+    @inside.setter
+    def inside(self, inside: bool) -> None:
+        self.state.pause(inside)
+
     def _segment(self, root: Step) -> None:
-        self.root = self.step = root
+        self.root = root
         self.recorder = self.chain = None
         self.known: dict[int, int] = {}      # id of a tensor -> value, or -1 - outside
         self.values: list[Tensor] = []
@@ -85,9 +127,11 @@ class Tracer(Capture):
         self.seen: list[tuple] = []          # signature and node of what came from outside
         self.memory: dict[int, int] = {}     # its storages
         self.numbers: list[float] = []
-        self.added = 0
+        self.added = self.caught = 0
         self.given: list[float] = []
+        self.wrote = False                   # memory from outside is to change
         self.boundaries: list[tuple] = []    # where the graph goes on beyond this segment
+        self.state.begin(root, self.values, self.outside, self.numbers)
 
     def traces(self) -> bool:
         """Whether this call is at work in the calling thread."""
@@ -97,9 +141,11 @@ class Tracer(Capture):
         """(result,) of an op call that is ours, else None."""
         if self.inside or threading.get_ident() != self.thread:
             return None
+        found = self.follow(op, args, kwargs, modes.grad)
+        if found is not None:
+            return (found,)
         expected = self.step.next
-        if expected is not None and expected.op is op and not kwargs and (
-                self._follows(expected, args)):
+        if expected is not None and expected.op is op and self._follows(expected, args, kwargs):
             return (self._hop(expected, self.given),)
         if not is_traced(args) and not is_traced(kwargs.values()):
             return None
@@ -114,9 +160,16 @@ class Tracer(Capture):
         if self.traces():
             self.flush("random numbers are drawn")
 
+    def settle(self, reason: str) -> None:
+        """The graph, or a mode, is about to change: all that was asked for comes first."""
+        self.flush(reason)
+        self.root = self.step = Step() if modes.pack or modes.anomaly else self.step
+        if self.script is not None:
+            self.script.refuse(reason)
+
     def writes(self, x: Tensor, name: str) -> None:
         """A traced tensor is changed outside the trace: all that reads it as it is comes first."""
-        if x.sig.tag is TRACE and self.traces():
+        if self.traces() and (x.sig.tag is TRACE or any([x.mem is y.mem for y in self.outside])):
             self.flush(f"{name} runs by itself")
             if self.script is not None:
                 self.script.refuse(f"{name} runs by itself")
@@ -129,6 +182,8 @@ class Tracer(Capture):
                 key = self._key(op, args, kwargs, numbers)
             except Unkeyed as why:
                 return (self._break(op, args, kwargs, str(why)),)
+            if _uncommon(op, args, kwargs):
+                return (self._break(op, args, kwargs, "it depends on more than its arguments"),)
             step = self.step.children.get(key)
             if step is not None:
                 if step.reason is not None:
@@ -144,9 +199,16 @@ class Tracer(Capture):
 
     # -- the path that was taken last time ---------------------------------------------------------
 
-    def _follows(self, step: Step, args) -> bool:
-        """Whether a call is the one that was made here last time, by a glance at its arguments."""
+    def _follows(self, step: Step, args, kwargs) -> bool:
+        """Whether a call is the one that was made here last time, by a glance at its arguments.
+
+        Native code has found that it is not quite: a tensor may stand for another.
+        """
         expects = step.expects
+        if kwargs or step.names:
+            if tuple(kwargs) != step.names:
+                return False
+            args = (*args, *kwargs.values())
         if expects is None or len(args) != len(expects) or modes.grad is not step.grad:
             return False
         values, outside = self.values, self.outside
@@ -168,6 +230,8 @@ class Tracer(Capture):
                     fresh.append(a)
                 else:
                     return False
+            elif kind is Listed:
+                return False  # native code has looked at it
             elif e is float:
                 if a.__class__ is not float:
                     return False
@@ -187,28 +251,44 @@ class Tracer(Capture):
     def _expect(self, step: Step, op, args, kwargs) -> None:
         """Remember a call that went this way; only plain arguments can be told at a glance."""
         found: list = []
-        for a in args:
-            if isinstance(a, Tensor):
-                code = self.known[id(a)]
-                found.append(code if code >= 0 else Outside(-1 - code, a))
-            elif type(a) is float and step.baked is None:
-                found.append(float)
-            elif isinstance(a, _VALUES) or (type(a) is float and step.baked is not None):
-                found.append(Constant(a))
-            else:
+        for a in (*args, *kwargs.values()):
+            one = self._expected(step, a)
+            if one is None:
                 found = []
                 break
-        step.op, step.grad = op, modes.grad
-        step.expects = tuple(found) if found and not kwargs else None
-        self.step.next = step if step.expects is not None else None
+            found.append(one)
+        step.op, step.grad, step.names = op, modes.grad, tuple(kwargs)
+        step.expects = tuple(found) if found else None
+        step.record = None
+        if step.expects is not None and Record.possible(step, step.names):
+            step.record = Record(step, step.names)
+            step.record.lead_to(None if step.next is None else step.next.record)
+        self.step.lead_to(step if step.expects is not None else None)
+
+    def _expected(self, step: Step, a):
+        """What an argument is known by at a glance; None if that is not enough."""
+        if isinstance(a, Tensor):
+            code = self.known[id(a)]
+            return code if code >= 0 else Outside(-1 - code, a)
+        if type(a) is float:
+            return float if step.baked is None else Constant(a)
+        if is_plain(a):
+            return Constant(copy.copy(a))
+        if type(a) in (list, tuple) and not any([type(v) in (list, tuple) for v in a]):
+            parts = [self._expected(step, v) for v in a]
+            return None if None in parts else Listed(type(a), parts)
+        return None
 
     def _catch_up(self) -> None:
         """Fill in what is not looked at on the way that is expected."""
         known = self.known
         if len(known) == len(self.values) + len(self.outside):
             return
-        for code, x in enumerate(self.values):
-            known[id(x)] = code
+        if not known or self.caught > len(self.values):
+            self.caught = 0
+        for code in range(self.caught, len(self.values)):
+            known[id(self.values[code])] = code
+        self.caught = len(self.values)
         for number in range(len(self.seen), len(self.outside)):
             x = self.outside[number]
             known[id(x)] = -1 - number
@@ -289,9 +369,26 @@ class Tracer(Capture):
         for change in step.changes:
             self.change(*change)
         result = step.result
-        if type(result) is Result:
-            return self.phantom(result)
-        return self._made(result)
+        made = self.phantom(result) if type(result) is Result else self._made(result)
+        if step.writes:
+            self._wrote(step)
+        return made
+
+    def _wrote(self, step: Step) -> None:
+        """Memory from outside is to change: whoever else can see it must not see it too late."""
+        self.wrote = True
+        for k in step.writes:
+            mem = self.outside[k].mem
+            if getrefcount(mem) > 3:  # this name, the argument, the tensor
+                known = {id(x): x for x in (*self.outside, *self.tagged)}.values()
+                if getrefcount(mem) - 2 > sum([x.mem is mem for x in known]):
+                    self.flush("others see memory that changes")
+                    return
+
+    def read(self) -> None:
+        """Python reads memory, perhaps that of a tensor from outside that is to change."""
+        if self.wrote and self.traces():
+            self.flush("Python needs a value")
 
     def phantom(self, result: Result) -> Tensor:
         x = object.__new__(Phantom)
@@ -315,6 +412,9 @@ class Tracer(Capture):
 
     def backward(self, op, x: Tensor, gradient, retain: bool) -> None:
         """x.backward() on a traced tensor: part of the program where the graph is ours alone."""
+        if Hooked.leaves and any(map(has_hooks, self.outside)):
+            self.run_plainly(op.run, x, gradient, retain)
+            return
         expected = self.step.next
         if expected is not None and expected.backward and gradient is None and (
                 self.values[expected.expects[0]] is x and expected.expects[1] is retain) and all(
@@ -337,7 +437,8 @@ class Tracer(Capture):
         if step is not None and step.reason is None:
             if gradient is None and all(map(self._grad_is_none, leaves)):
                 step.expects = (code, retain, leaves)
-                self.step.next = step
+                step.record = None
+                self.step.lead_to(step)
             self.step = step
             for k, result in step.result:
                 outside[k]._grad = self.phantom(result)
@@ -375,8 +476,9 @@ class Tracer(Capture):
             self.inside = False
             if trace_on:
                 self._retag()
-            else:
-                self.tagged.clear()
+            else:  # parameters have most likely been used for the last time
+                self.tagged[:] = [x for x in self.tagged if x.node is not LEAF]
+                self._retag()
         if self.script is not None:
             if trace_on:
                 self.script.refuse(f"{getattr(work, '__name__', 'a call')} is no part of a program")
@@ -394,8 +496,17 @@ class Tracer(Capture):
         for x in self.tagged:
             x.sig = traced(x.sig)
 
+    def trace_all(self, tensors) -> None:
+        """Ops on tensors are part of the trace from here on."""
+        tagged = self.tagged
+        for x in tensors:
+            sig = x.sig
+            if sig.tag is None:
+                x.sig = traced(sig)
+                tagged.append(x)
+
     def trace_on(self, value) -> None:
-        """Ops on these tensors are part of the trace from here on."""
+        """Ops on the tensors in here are part of the trace from here on."""
         if isinstance(value, Tensor):
             if value.sig.tag is None:
                 value.sig = traced(value.sig)
@@ -414,7 +525,9 @@ class Tracer(Capture):
         step = self.step
         if step is self.root and not self.values:
             if self.recorder is not None:  # an op was recorded in vain: its memory is real now
+                self.restore_boundaries()
                 release_quarantine()
+            if self.outside or self.recorder is not None:  # met by a call that is no part of it
                 self._segment(self.root)
             return
         self.inside = True
@@ -442,6 +555,13 @@ class Tracer(Capture):
         return tuple([k for k in range(len(values)) if getrefcount(values[k]) > 2])
 
     def _run(self, step: Step) -> None:
+        if not step.proven and self.numbers != step.learnt:
+            # Whether the code depends on these numbers otherwise than by reading them is seen when
+            # they differ for the first time.
+            if self.script is not None:
+                self.script.refuse("a path is new")
+            (self._call_by_call if step.hopeless else self.learn_again)(step)
+            return
         live = self.live()
         found = step.programs.get(live)
         if found is None:
@@ -480,39 +600,14 @@ class Tracer(Capture):
 
     def _call_by_call(self, step: Step) -> None:
         """Run the calls of a path one by one: no program can stand for them."""
-        for x, twin in zip(self.values, self.twins_of(step), strict=True):
-            self.become(x, twin)
+        self.become_all(self.twins_of(step))
 
     def twins_of(self, step: Step) -> list[Tensor]:
         """What the values of a path are, computed call by call."""
         twins: list[Tensor] = []
-        numbers = iter(self.numbers)
-
-        def real(a):
-            if type(a) is Same:
-                return twins[a.code] if a.code >= 0 else self.outside[-1 - a.code]
-            if type(a) is Several:
-                return a.kind([real(v) for v in a.parts])
-            return next(numbers) if type(a) is float else a
-
-        def collect(template, result) -> None:
-            if type(template) is Result:
-                twins.append(result)
-            elif type(template) is Several:
-                for t, r in zip(template.parts, result, strict=True):
-                    collect(t, r)
-
         self._untag()
         try:
-            for each in step.path():
-                op, args, kwargs = each.call
-                if each.backward:
-                    op.run(*[real(a) for a in args])
-                    twins += [self.outside[k]._grad for k, _ in each.result]
-                    continue
-                given = [real(a) for a in args]
-                collect(each.result, subclass.function_of(op)(
-                    *given, **{k: real(v) for k, v in kwargs.items()}))
+            made_again(step, self.outside, self.numbers, twins, call, twins.extend)
         finally:
             self._retag()
         return twins
@@ -520,8 +615,10 @@ class Tracer(Capture):
     def close(self, finished: bool = True) -> None:
         """The end of the call: nothing is traced any more."""
         try:
-            if finished or self.recorder is not None:
-                self.flush("the end")
+            self.flush("the end")
+        except Exception:
+            if finished:
+                raise  # else what the function raised is what counts
         finally:
             for x in self.tagged:
                 x.sig = plain(x.sig)

@@ -40,13 +40,15 @@ class Fold(Record):
 
     In `step` the leaves state0, state1 ... are the states so far; in `merge` state0..n-1 are
     those of one part and state n..2n-1 those of the other. `running` stores the states at each
-    place, as they are after its step: a scan, which goes place by place and never merges.
+    place, as they are after its step: a scan, which goes place by place and never merges. A sum in
+    a wider dtype than its elements' may name the `element`: some may be added as they are first.
     """
 
     start: tuple[Expr, ...]
     step: tuple[Expr, ...]
     merge: tuple[Expr, ...]
     running: tuple[Store, ...] = ()
+    element: Expr | None = None
 
     __eq__, __hash__ = object.__eq__, object.__hash__
 
@@ -123,6 +125,8 @@ def listing(kernel: Kernel) -> str:
             for role in ("start", "step", "merge"):
                 shown = [_name(e, names, lines) for e in getattr(payload, role)]
                 lines.append(f"  {role} {', '.join(shown)}")
+            if payload.element is not None:
+                lines.append(f"  element {_name(payload.element, names, lines)}")
         for store in payload.running if kind == "fold" else payload:
             at = ("" if store.coordinates is None else
                   f"[{', '.join(_name(c, names, lines) for c in store.coordinates)}]")

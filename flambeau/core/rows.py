@@ -7,7 +7,7 @@ else, which is part of the kernel. A result is `rows.each(...)`, `rows.once(...)
 `rows.kept(...)`, which is once per row and broadcasts against the rows.
 
     def softmax(rows, x: each):
-        raised = exp(x - rows.max(x))
+        raised = exp(x - rows.top(x))
         return rows.each(raised / rows.sum(raised))
 """
 
@@ -76,6 +76,13 @@ class Rows:
         best, other = (ex.make("state", (), k, value.dtype) for k in (0, 1))
         return self._fold([ex.const(float("-inf"), value.dtype)], [ex.maximum(best, value)],
                           [ex.maximum(best, other)])[0]
+
+    def top(self, value: Expr) -> Expr:
+        """The largest of a row, NaN passed over: for where what is made of each element has it."""
+        best, other = (ex.make("state", (), k, value.dtype) for k in (0, 1))
+        return self._fold([ex.const(float("-inf"), value.dtype)],
+                          [ex.where(value > best, value, best)],
+                          [ex.where(other > best, other, best)])[0]
 
     def draft(self, value: Expr) -> Expr:
         """A value noted where the first result, one for each place, will be; and read from there.

@@ -163,3 +163,20 @@ def stream(stream):
     if stream is not None:
         raise RuntimeError("torch.cuda.stream requires CUDA support")
     return contextlib.nullcontext()
+
+
+class _Absent(type):
+    """The type of torch.cuda.FloatTensor and its kin: nothing is an instance, none can be made."""
+
+    def __call__(cls, *args, **kwargs):
+        raise TypeError(f"type torch.cuda.{cls.__name__} not available. Torch not compiled with "
+                        "CUDA enabled.")
+
+    def __instancecheck__(cls, instance) -> bool:
+        return False
+
+
+_types = ("FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "ByteTensor", "CharTensor",
+          "ShortTensor", "IntTensor", "LongTensor", "BoolTensor")
+globals().update({name: _Absent(name, (), {"__module__": "torch.cuda", "is_cuda": True})
+                  for name in _types})

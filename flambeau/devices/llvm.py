@@ -113,10 +113,12 @@ class Lowering:
         self.at_place: Callable[[Place], None] | None = None  # instead of all stages
         self.together = 1  # rows that a fold across lanes takes at a time
         self.stages = [(kind, _expanded(kind, payload)) for kind, payload in kernel.stages]
-        sizes = [o.dtype.compute.itemsize for o in kernel.operands] or [4]
+        # What is the same in all lanes of a row needs none of its own.
+        sizes = [o.dtype.compute.itemsize for o in kernel.operands
+                 if o.step != "0" or kernel.lanes != "reduced"]
         sizes += [e.dtype.compute.itemsize for kind, p in self.stages for e in stage_exprs(kind, p)
                   if e.dtype.kind in "fiu"]
-        self.native = max(1, bits // 8 // max(4, *sizes)) if kernel.lanes != "none" else 1
+        self.native = max(1, bits // 8 // max(4, *sizes, 1)) if kernel.lanes != "none" else 1
         self.folds: dict[int, tuple[object, int]] = {}
 
     # -- the function ------------------------------------------------------------------------
@@ -367,7 +369,8 @@ class Lowering:
         """
         w, again = self.w, self._repeatable()
         if not (again and self._light_fold() and self.kernel.reduced == 1 and self.native > 1):
-            wide = _MANY_FOLDS if self._light_fold() else 4 if self._light() else 2
+            wide = (_MANY_FOLDS if self._light_fold() else
+                    4 if self._light() or self._light_pair() else 2)
             self._lanes(axis, pointers, index, self._row, (wide, 1), again)
             return
         if self.at_place is not None:  # a block of a fold into few places
@@ -396,6 +399,13 @@ class Lowering:
         folds = [p for kind, p in self.stages if kind == "fold"]
         return len(folds) == len(self.stages) - 1 == 1 and len(folds[0].start) == 1 and (
             folds[0].start[0].dtype.kind != "c" and len(_walk(folds[0].step[0])) < 16)
+
+    def _light_pair(self) -> bool:
+        """Whether two states are folded by a few steps, and nothing else walks the elements."""
+        folds = [p for kind, p in self.stages if kind == "fold"]
+        steps = {e for fold in folds for root in fold.step for e in _walk(root)}
+        return len(folds) == len(self.stages) - 1 == 1 and len(folds[0].start) == 2 and (
+            all(e.dtype.kind == "f" for e in folds[0].start) and len(steps) < 16)
 
     def _repeatable(self) -> bool:
         """Whether places may be computed twice: folds that read nothing that is written later."""
@@ -552,30 +562,39 @@ class Lowering:
     def _fold_lanes(self, fold: Fold, place: Place):
         """Wide states along the innermost reduced loop, then lanes merged pairwise."""
         kernel = self.kernel
-        wide = self.native * (_MANY_FOLDS if self._light_fold() else 4)
+        many = self._light_fold() and fold.element is None
+        wide = self.native * (_MANY_FOLDS if many else 4)
         widths = sorted({wide, self.native, 1}, reverse=True)
         last = kernel.kept + kernel.reduced - 1
         shapes = [(e.dtype, width) for width in widths for e in fold.start]
         n = len(fold.start)
 
+        def place_at(i: str, at: Place, width: int) -> Place:
+            return Place(width, self._advance(at.pointers, last, i), {**at.index, last: i}, last,
+                         [o.step for o in kernel.operands], [s[last] for s in self.strides],
+                         outer=at)
+
         def along(at: Place, states):
             w, (start, end) = self.w, self._ends(last)
             states = list(states)
-            for k, width in enumerate(widths):
-                part = slice(k * n, k * n + n)
+            few = [(0, _FEW)] if fold.element is not None and wide > 1 else []
+            for k, times in [*few, *((k, 1) for k in range(len(widths)))]:
+                part, width = slice(k * n, k * n + n), widths[k]
                 left = w.emit(f"sub i64 {end}, {start}")
                 stop = end if width == 1 else w.emit(
-                    f"add i64 {start}, {w.emit(f'and i64 {left}, {-width}')}")
+                    f"add i64 {start}, {w.emit(f'and i64 {left}, {-width * times}')}")
 
-                def inside(i, values, width=width, part=part):
-                    moved = self._advance(at.pointers, last, i)
-                    here = Place(width, moved, {**at.index, last: i}, last,
-                                 [o.step for o in kernel.operands],
-                                 [s[last] for s in self.strides], outer=at)
+                def inside(i, values, width=width, part=part, times=times):
+                    here = place_at(i, at, width)
+                    if times > 1:
+                        others = [place_at(w.emit(f"add i64 {i}, {width * m}"), at, width)
+                                  for m in range(1, times)]
+                        here.memo[fold.element] = self._added(fold.element, [here, *others])
                     return [v for _, v in _flatten(
                         shapes[part], self._step(fold, here, _regroup(shapes[part], values)))]
 
-                out = w.loop(start, stop, str(width), _flatten(shapes[part], states[part]), inside)
+                out = w.loop(start, stop, str(width * times), _flatten(shapes[part], states[part]),
+                             inside)
                 states[part] = _regroup(shapes[part], out)
                 start = stop
             return states
@@ -601,6 +620,15 @@ class Lowering:
                     for v, e in zip(merged, fold.start, strict=True)]
             merged = self._merge(fold, low, high, width)
         return merged if widths == [1] else self._merge(fold, merged, states[-n:], 1)
+
+    def _added(self, element: Expr, places: list[Place]) -> str:
+        """The sum of an expr at some places, pair by pair."""
+        type_ = of_type(_REGISTER[element.dtype], places[0].width)
+        values = [self.lower(element, place) for place in places]
+        while len(values) > 1:
+            values = [self.w.emit(f"fadd {type_} {a}, {b}")
+                      for a, b in zip(values[::2], values[1::2], strict=True)]
+        return values[0]
 
     def _step(self, fold: Fold, place: Place, states):
         for k, value in enumerate(states):
@@ -1110,6 +1138,8 @@ COMBINE = {
 
 #: vectors of states of a fold with one state and few steps, kept in flight: of places, or of rows
 _MANY_FOLDS, _ROWS = 8, 4
+#: elements that are added as they are, before they join a sum of a wider dtype; a power of two
+_FEW = 16
 
 #: what a step costs, in additions
 _HEAVY = {"div": 4, "sqrt": 6, "truncdiv": 20, "fmod": 20, "const": 0, "param": 0, "fold": 0}
@@ -1139,7 +1169,7 @@ def _expanded(kind: str, payload):
     if kind == "fold":
         start, step, merge = (tuple(map(ex.expand, part))
                               for part in (payload.start, payload.step, payload.merge))
-        return Fold(start, step, merge, _expanded("running", payload.running))
+        return Fold(start, step, merge, _expanded("running", payload.running), payload.element)
     return tuple(Store(s.operand, ex.expand(s.value), None if s.coordinates is None else
                        tuple(map(ex.expand, s.coordinates)), s.combine) for s in payload)
 

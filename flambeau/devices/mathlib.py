@@ -22,6 +22,7 @@ def rsqrt(x: Expr) -> Expr:
 #: name -> (float32 form, float64 form)
 _FUNCTIONS: dict[str, tuple[Callable[..., Expr], Callable[..., Expr] | None]] = {
     "exp":      (exponential.exp,                exponential.exp),
+    "exp_falling": (exponential.exp_falling,     exponential.exp_falling),
     "exp2":     (exponential.exp2,               exponential.exp2),
     "expm1":    (exponential.expm1,              exponential.expm1),
     "log":      (exponential.log,                exponential.log),

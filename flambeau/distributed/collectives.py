@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import flambeau
@@ -31,6 +34,33 @@ def answer(work: Work, async_op: bool) -> Work | None:
     return None
 
 
+def collective(**checks: Callable):
+    """Decorator: the common part of all. The body is given the group itself, and returns a Work.
+
+    Arguments named here are checked: one tensor, or a list of them. A rank outside of the group
+    gets None. What is not asynchronous is waited for.
+    """
+
+    def add(body):
+        name, signature = body.__name__, inspect.signature(body)
+
+        @functools.wraps(body)
+        def run(*args, **kwargs):
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            for argument, check in checks.items():
+                check(given.arguments[argument], argument, name)
+            group = resolve(given.arguments["group"], name)
+            if group is None:
+                return None
+            given.arguments["group"] = group
+            return answer(body(*given.args, **given.kwargs), given.arguments["async_op"])
+
+        return run
+
+    return add
+
+
 def member(group: ProcessGroup, rank: Any, group_rank: Any, name: str, default: Any = None) -> int:
     """The place in the group of a rank that was named by its number in the world, or there."""
     if rank is not None and group_rank is not None:
@@ -46,15 +76,13 @@ def member(group: ProcessGroup, rank: Any, group_rank: Any, name: str, default: 
     return get_group_rank(group, rank)
 
 
+@collective()
 def barrier(group=None, async_op=False, device_ids=None, timeout=None):
     """Until every rank has come here."""
-    g = resolve(group, "barrier")
-    if g is None:
-        return None
-    work = submit(g, "barrier", lambda: [g.comm.Ibarrier()])
+    work = submit(group, "barrier", lambda: [group.comm.Ibarrier()])
     if timeout is not None:
         work.timeout = seconds(timeout)
-    return answer(work, async_op)
+    return work
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
@@ -64,31 +92,24 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
         submit(g, "monitored_barrier", lambda: [g.comm.Ibarrier()]).wait(timeout)
 
 
+@collective(tensor=check_tensor)
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     """Give the tensor of rank `src` to all."""
-    check_tensor(tensor, "tensor", "broadcast")
-    g = resolve(group, "broadcast")
-    if g is None:
-        return None
-    root = member(g, src, group_src, "broadcast")
+    root = member(group, src, group_src, "broadcast")
     data = dense(tensor)
-    work = submit(g, "broadcast", lambda: [g.comm.Ibcast(raw(data), root)],
+    return submit(group, "broadcast", lambda: [group.comm.Ibcast(raw(data), root)],
                   lambda: write_back(tensor, data), nbytes(data), [tensor])
-    return answer(work, async_op)
 
 
+@collective(tensor=check_tensor)
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     """Reduce the tensors of all ranks; each gets the result, in place."""
-    check_tensor(tensor, "tensor", "all_reduce")
-    g = resolve(group, "all_reduce")
-    if g is None:
-        return None
-    one = Summand(tensor, op, "all_reduce", g)
+    one = Summand(tensor, op, "all_reduce", group)
 
     def start():
-        return [g.comm.Iallreduce(world.mpi.IN_PLACE, one.buffer(), one.reduction.op)]
+        return [group.comm.Iallreduce(world.mpi.IN_PLACE, one.buffer(), one.reduction.op)]
 
-    return answer(submit(g, "all_reduce", start, one.finish, nbytes(one.wide), [tensor]), async_op)
+    return submit(group, "all_reduce", start, one.finish, nbytes(one.wide), [tensor])
 
 
 def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
@@ -101,37 +122,28 @@ def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
     return works[-1] if async_op and works else None
 
 
+@collective(tensor=check_tensor)
 def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_dst=None):
     """Reduce the tensors of all ranks; rank `dst` gets the result, in place."""
-    check_tensor(tensor, "tensor", "reduce")
-    g = resolve(group, "reduce")
-    if g is None:
-        return None
-    root = member(g, dst, group_dst, "reduce")
-    one = Summand(tensor, op, "reduce", g)
-    here = g.rank() == root
+    root = member(group, dst, group_dst, "reduce")
+    one = Summand(tensor, op, "reduce", group)
+    here = group.rank() == root
 
     def start():
         give = world.mpi.IN_PLACE if here else one.buffer()
-        return [g.comm.Ireduce(give, one.buffer() if here else None, one.reduction.op, root)]
+        return [group.comm.Ireduce(give, one.buffer() if here else None, one.reduction.op, root)]
 
-    finish = one.finish if here else None
-    return answer(submit(g, "reduce", start, finish, nbytes(one.wide), [tensor]), async_op)
+    return submit(group, "reduce", start, one.finish if here else None, nbytes(one.wide), [tensor])
 
 
+@collective(input_tensor=check_tensor, output_tensor=check_tensor)
 def all_gather_into_tensor(output_tensor, input_tensor, group=None, async_op=False):
     """The tensors of all ranks, one after another in one tensor."""
-    name = "all_gather_into_tensor"
-    check_tensor(input_tensor, "input_tensor", name)
-    check_tensor(output_tensor, "output_tensor", name)
-    g = resolve(group, name)
-    if g is None:
-        return None
-    _check_multiple(name, output_tensor, input_tensor, g.size())
+    name, size = "all_gather_into_tensor", group.size()
+    _check_multiple(name, output_tensor, input_tensor, size)
     out, given = dense(output_tensor), dense(input_tensor)
-    work = submit(g, name, lambda: [g.comm.Iallgather(raw(given), raw(out, g.size()))],
+    return submit(group, name, lambda: [group.comm.Iallgather(raw(given), raw(out, size))],
                   lambda: write_back(output_tensor, out), nbytes(out), [output_tensor])
-    return answer(work, async_op)
 
 
 def _check_multiple(name: str, large: Any, small: Any, size: int) -> None:
@@ -143,29 +155,25 @@ def _check_multiple(name: str, large: Any, small: Any, size: int) -> None:
                          f"the smaller: got {large.numel()} and {small.numel()} with {size} ranks")
 
 
+@collective(tensor_list=check_tensors, tensor=check_tensor)
 def all_gather(tensor_list, tensor, group=None, async_op=False):
     """The tensor of every rank, into a list of tensors."""
-    check_tensors(tensor_list, "tensor_list", "all_gather")
-    check_tensor(tensor, "tensor", "all_gather")
-    g = resolve(group, "all_gather")
-    if g is None:
-        return None
-    _check_length("all_gather", tensor_list, g)
+    _check_length("all_gather", tensor_list, group)
     for each in tensor_list:
         if each.dtype != tensor.dtype:
             check_alike("all_gather", each, tensor)
     given, counts = dense(tensor), [nbytes(each) for each in tensor_list]
     flat = flambeau.empty(sum(counts), dtype=flambeau.uint8)
-    moved = sum(counts)
+    rank = group.rank()
+    if counts[rank] != nbytes(given):
+        raise ValueError(f"all_gather: rank {rank} gives {tuple(tensor.shape)}, but its place "
+                         f"in the list is {tuple(tensor_list[rank].shape)}")
 
     def start():
-        return [g.comm.Iallgatherv(raw(given), [raw(flat)[0], counts, None, world.mpi.BYTE])]
+        return [group.comm.Iallgatherv(raw(given), [raw(flat)[0], counts, None, world.mpi.BYTE])]
 
-    if counts[g.rank()] != nbytes(given):
-        raise ValueError(f"all_gather: rank {g.rank()} gives {tuple(tensor.shape)}, but its place "
-                         f"in the list is {tuple(tensor_list[g.rank()].shape)}")
-    work = submit(g, "all_gather", start, lambda: _deal(flat, tensor_list), moved, tensor_list)
-    return answer(work, async_op)
+    return submit(group, "all_gather", start, lambda: _deal(flat, tensor_list), sum(counts),
+                  tensor_list)
 
 
 def _deal(flat: Any, tensors: Any) -> None:
@@ -204,129 +212,113 @@ def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, asy
     return work
 
 
+@collective(tensor=check_tensor)
 def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
     """The tensor of every rank, into a list at rank `dst`."""
-    check_tensor(tensor, "tensor", "gather")
-    g = resolve(group, "gather")
-    if g is None:
-        return None
-    root = member(g, dst, group_dst, "gather", default=0)
-    here = g.rank() == root
-    if here:
-        if gather_list is None:
-            raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-        check_tensors(gather_list, "gather_list", "gather")
-        _check_length("gather", gather_list, g)
-        check_alike("gather", tensor, *gather_list)
-    elif gather_list:
-        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    given = dense(tensor)
+    root = member(group, dst, group_dst, "gather", default=0)
+    here = group.rank() == root
+    _check_list_at("gather", "gather_list", "destination", gather_list, tensor, group, here)
+    given, count = dense(tensor), group.size()
     size = nbytes(given)
-    flat = flambeau.empty(size * g.size() if here else 0, dtype=flambeau.uint8)
+    flat = flambeau.empty(size * count if here else 0, dtype=flambeau.uint8)
 
     def start():
-        return [g.comm.Igather(raw(given), raw(flat, g.size()) if here else None, root)]
+        return [group.comm.Igather(raw(given), raw(flat, count) if here else None, root)]
 
-    work = submit(g, "gather", start,
-                  (lambda: _deal(flat, gather_list)) if here else None, size, gather_list)
-    return answer(work, async_op)
+    finish = (lambda: _deal(flat, gather_list)) if here else None
+    return submit(group, "gather", start, finish, size, gather_list)
 
 
+@collective(tensor=check_tensor)
 def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, group_src=None):
     """One tensor of the list at rank `src` for every rank."""
-    check_tensor(tensor, "tensor", "scatter")
-    g = resolve(group, "scatter")
-    if g is None:
-        return None
-    root = member(g, src, group_src, "scatter", default=0)
-    here = g.rank() == root
-    if here:
-        if scatter_list is None:
-            raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-        check_tensors(scatter_list, "scatter_list", "scatter")
-        _check_length("scatter", scatter_list, g)
-        check_alike("scatter", tensor, *scatter_list)
-    elif scatter_list:
-        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    root = member(group, src, group_src, "scatter", default=0)
+    here = group.rank() == root
+    _check_list_at("scatter", "scatter_list", "source", scatter_list, tensor, group, here)
     flat = _joined(scatter_list) if here else None
     data = dense(tensor)
 
     def start():
-        return [g.comm.Iscatter(raw(flat, g.size()) if here else None, raw(data), root)]
+        return [group.comm.Iscatter(raw(flat, group.size()) if here else None, raw(data), root)]
 
-    work = submit(g, "scatter", start,
-                  lambda: write_back(tensor, data), nbytes(data), [tensor])
-    return answer(work, async_op)
+    return submit(group, "scatter", start, lambda: write_back(tensor, data), nbytes(data),
+                  [tensor])
 
 
+def _check_list_at(name: str, argument: str, end: str, tensors: Any, tensor: Any,
+                   group: ProcessGroup, here: bool) -> None:
+    """One rank, and no other, has a list of tensors, one like this for every rank."""
+    if here:
+        if tensors is None:
+            raise ValueError(f"Argument ``{argument}`` must be specified on {end} rank.")
+        check_tensors(tensors, argument, name)
+        _check_length(name, tensors, group)
+        check_alike(name, tensor, *tensors)
+    elif tensors:
+        raise ValueError(f"Argument ``{argument}`` must NOT be specified on non-{end} ranks.")
+
+
+@collective(output=check_tensor, input=check_tensor)
 def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
     """Reduce the tensors of all ranks; each gets its own part of the result."""
-    name = "reduce_scatter_tensor"
-    check_tensor(output, "output", name)
-    check_tensor(input, "input", name)
-    g = resolve(group, name)
-    if g is None:
-        return None
-    _check_multiple(name, input, output, g.size())
-    one = Summand(input, op, name, g)
+    name, size = "reduce_scatter_tensor", group.size()
+    _check_multiple(name, input, output, size)
+    one = Summand(input, op, name, group)
     out = flambeau.empty(output.numel(), dtype=one.reduction.dtype)
-    direct = out.dtype == output.dtype and output.is_contiguous()
-    if direct:
+    if out.dtype == output.dtype and output.is_contiguous():
         out = output.detach().view(-1)
 
     def start():
-        return [g.comm.Ireduce_scatter_block(one.buffer(g.size()), typed(out, one.reduction.type),
-                                             one.reduction.op)]
+        return [group.comm.Ireduce_scatter_block(
+            one.buffer(size), typed(out, one.reduction.type), one.reduction.op)]
 
-    def finish():
-        write_back(output, one.divide(out))
-
-    return answer(submit(g, name, start, finish, nbytes(one.wide), [output]), async_op)
+    return submit(group, name, start, lambda: write_back(output, one.divide(out)),
+                  nbytes(one.wide), [output])
 
 
+@collective(output=check_tensor, input_list=check_tensors)
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
     """Reduce lists of tensors; each rank gets the result of its place."""
-    check_tensor(output, "output", "reduce_scatter")
-    check_tensors(input_list, "input_list", "reduce_scatter")
-    g = resolve(group, "reduce_scatter")
-    if g is None:
-        return None
-    _check_length("reduce_scatter", input_list, g)
-    check_alike("reduce_scatter", output, input_list[g.rank()])
+    _check_length("reduce_scatter", input_list, group)
+    check_alike("reduce_scatter", output, input_list[group.rank()])
     with flambeau.no_grad():
         joined = flambeau.cat([tensor.detach().reshape(-1) for tensor in input_list])
-    one = Summand(joined, op, "reduce_scatter", g)
+    one = Summand(joined, op, "reduce_scatter", group)
     counts = [tensor.numel() for tensor in input_list]
     out = flambeau.empty(output.numel(), dtype=one.reduction.dtype)
 
     def start():
-        return [g.comm.Ireduce_scatter(one.buffer(), typed(out, one.reduction.type), counts,
-                                       one.reduction.op)]
+        return [group.comm.Ireduce_scatter(one.buffer(), typed(out, one.reduction.type), counts,
+                                           one.reduction.op)]
 
-    def finish():
-        write_back(output, one.divide(out))
-
-    return answer(submit(g, "reduce_scatter", start, finish, nbytes(one.wide), [output]), async_op)
+    return submit(group, "reduce_scatter", start, lambda: write_back(output, one.divide(out)),
+                  nbytes(one.wide), [output])
 
 
+def _exchange(group: ProcessGroup, name: str, sent: Any, give: list[int], got: Any,
+              take: list[int], finish: Callable, result: Any) -> Work:
+    """Bytes of every rank to every rank."""
+
+    def start():
+        byte = world.mpi.BYTE
+        return [group.comm.Ialltoallv([raw(sent)[0], give, None, byte],
+                                      [raw(got)[0], take, None, byte])]
+
+    return submit(group, name, start, finish, sum(give) + sum(take), result)
+
+
+@collective(output=check_tensor, input=check_tensor)
 def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None,
                       async_op=False):
     """Cut the input along its first dimension; part i goes to rank i."""
     name = "all_to_all_single"
-    check_tensor(output, "output", name)
-    check_tensor(input, "input", name)
-    g = resolve(group, name)
-    if g is None:
-        return None
     if output.dtype != input.dtype:
         check_alike(name, output, input)
-    give = _split_bytes(name, input, input_split_sizes, g.size())
-    take = _split_bytes(name, output, output_split_sizes, g.size())
-    given, out = dense(input), dense(output)
-    work = submit(g, name, lambda: [g.comm.Ialltoallv([raw(given)[0], give, None, world.mpi.BYTE],
-                                                      [raw(out)[0], take, None, world.mpi.BYTE])],
-                  lambda: write_back(output, out), nbytes(given) + nbytes(out), [output])
-    return answer(work, async_op)
+    give = _split_bytes(name, input, input_split_sizes, group.size())
+    take = _split_bytes(name, output, output_split_sizes, group.size())
+    out = dense(output)
+    return _exchange(group, name, dense(input), give, out, take,
+                     lambda: write_back(output, out), [output])
 
 
 def _split_bytes(name: str, tensor: Any, sizes: Any, count: int) -> list[int]:
@@ -343,22 +335,13 @@ def _split_bytes(name: str, tensor: Any, sizes: Any, count: int) -> list[int]:
     return [size * row for size in sizes]
 
 
+@collective(output_tensor_list=check_tensors, input_tensor_list=check_tensors)
 def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False):
     """Tensor i of the list goes to rank i; what they send comes back."""
-    check_tensors(output_tensor_list, "output_tensor_list", "all_to_all")
-    check_tensors(input_tensor_list, "input_tensor_list", "all_to_all")
-    g = resolve(group, "all_to_all")
-    if g is None:
-        return None
-    _check_length("all_to_all", output_tensor_list, g)
-    _check_length("all_to_all", input_tensor_list, g)
-    given = _joined(input_tensor_list)
+    for tensors in (output_tensor_list, input_tensor_list):
+        _check_length("all_to_all", tensors, group)
     give, take = ([nbytes(tensor) for tensor in tensors]
                   for tensors in (input_tensor_list, output_tensor_list))
     out = flambeau.empty(sum(take), dtype=flambeau.uint8)
-    work = submit(g, "all_to_all",
-                  lambda: [g.comm.Ialltoallv([raw(given)[0], give, None, world.mpi.BYTE],
-                                             [raw(out)[0], take, None, world.mpi.BYTE])],
-                  lambda: _deal(out, output_tensor_list), sum(give) + sum(take),
-                  output_tensor_list)
-    return answer(work, async_op)
+    return _exchange(group, "all_to_all", _joined(input_tensor_list), give, out, take,
+                     lambda: _deal(out, output_tensor_list), output_tensor_list)

@@ -18,7 +18,7 @@ from flambeau.distributed.courier import GATED
 from flambeau.distributed.work import Work
 
 FOLDER = "/dev/shm"
-PIECE = 1 << 16  # elements that are summed at a time: they stay in the cache
+PIECE = 1 << 18  # elements that are summed at a time: they stay in the cache
 
 
 def common_tensors(group: Any, size: int, dtype: Any) -> list[Any] | None:
@@ -89,10 +89,12 @@ def average(group: Any, tensors: list[Any], divisor: int) -> Work:
 def _average_part(tensors: list[Any], begin: int, end: int, divisor: int) -> None:
     with flambeau.no_grad():
         for first in range(begin, end, PIECE):
-            pieces = [tensor[first:min(first + PIECE, end)] for tensor in tensors]
-            total = pieces[0]
-            for other in pieces[1:]:
-                total = total + other
-            total.div_(divisor)
-            for piece in pieces:
-                piece.copy_(total)
+            total, *others = (tensor[first:min(first + PIECE, end)] for tensor in tensors)
+            for other in others:
+                total.add_(other)
+            if divisor & (divisor - 1):
+                total.div_(divisor)
+            else:
+                total.mul_(1 / divisor)  # exact for a power of two, and sooner
+            for other in others:
+                other.copy_(total)

@@ -6,7 +6,7 @@ import sys
 
 from ..core.device import META
 from ..core.lazily import np
-from .eager import engine, extent
+from .eager import engine, extent, lazily_traced, plainly
 from .modes import modes
 from .node import Node, Walk, edge_of
 from .storage import nowhere
@@ -96,9 +96,11 @@ def first_gradients(tensors, gradients, name: str) -> list:
 
 def _same_place(g: Tensor) -> Tensor:
     """Another tensor over the same bytes: what the caller holds is never taken as a gradient."""
+    if g.node is LEAF or g.is_sparse:
+        return g
     again = make(g.sig, g.mem, g.ptr)
-    again.node = g.node if g.node is not LEAF else None
-    return g if g.node is LEAF else again
+    again.node = g.node
+    return again
 
 
 _ones: dict = {}
@@ -118,7 +120,8 @@ class _Ops:
 
     @staticmethod
     def add(a: Tensor, b: Tensor) -> Tensor:
-        return engine.add(a, b)
+        # What is sparse can be added to what is not, but not the reverse.
+        return engine.add(a, b) if a.sig.tag is None else engine.add(b, a)
 
     @staticmethod
     def accumulate(leaf: Tensor, g: Tensor, create: bool) -> None:
@@ -130,15 +133,16 @@ class _Ops:
         except AttributeError:
             have = None
         if have is not None:
-            if create or modes.grad:
-                leaf._grad = engine.add(have, g)
+            if create or modes.grad or have.sig.tag is not None:
+                leaf._grad = _Ops.add(have, g)
             else:
                 engine.accumulate_into(have, g)
             return
         # Steal the gradient's memory only if nobody else can see it.
         shared = sys.getrefcount(g.mem) > 2
         if shared or g.sig is not leaf.sig:
-            g = engine.copy_like(g, leaf.sig) if not create else engine.clone(g)
+            kept = create or g.is_sparse
+            g = engine.clone(g) if kept else engine.copy_like(g, leaf.sig)
         leaf._grad = g
 
     @staticmethod
@@ -156,6 +160,8 @@ class _Ops:
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,
              inputs=None) -> None:
     """Accumulate into every leaf that `tensors` were computed from its gradient."""
+    if lazily_traced():
+        return plainly(backward, tensors, grad_tensors, retain_graph, create_graph, inputs)
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     gradients = first_gradients(tensors, grad_tensors, "backward")
     retain = create_graph if retain_graph is None else retain_graph
@@ -181,6 +187,9 @@ def _found_key(x: Tensor):
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False,
          only_inputs=True, allow_unused=None, is_grads_batched=False, materialize_grads=False):
     """Gradients of outputs with respect to inputs, returned and not accumulated."""
+    if lazily_traced():
+        return plainly(grad, outputs, inputs, grad_outputs, retain_graph, create_graph,
+                       only_inputs, allow_unused, is_grads_batched, materialize_grads)
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     if materialize_grads and allow_unused is False:

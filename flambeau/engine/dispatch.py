@@ -11,7 +11,7 @@ from ..core.lazily import np
 from ..devices.cpu import routines
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
 from . import added, convolve, fetch, ordered, pooling, resampling, rows
-from .eager import engine, intercepted, plug_pointwise, same_place, tracers
+from .eager import engine, intercepted, plug_pointwise, same_place
 from .formula import (
     NUMPY_NAMES,
     SYNONYMS,
@@ -164,13 +164,16 @@ def composite_front(op: Composite):
 
         def front(*args, **kwargs):
             for a in args:
-                if (isinstance(a, Tensor) and a.sig.tag is not None) or (
-                        tracers and _has_tagged(a)):
+                kind = type(a)
+                if (a.sig.tag is not None if kind is Tensor or isinstance(a, Tensor) else
+                        (kind is tuple or kind is list) and _has_tagged(a)):
                     found = intercepted(op, args, kwargs)
                     if found is not None:
                         return found[0]
                     break
             return body(*args, **_renamed(op, kwargs)) if kwargs else body(*args)
+
+        front.__name__ = op.name
         return front
 
     def front_with_formula(*args, **kwargs):
@@ -205,8 +208,7 @@ def composite_front(op: Composite):
 
 def _has_tagged(value) -> bool:
     """Whether a sequence has a traced tensor in it."""
-    return type(value) in (list, tuple) and any(
-        [isinstance(v, Tensor) and v.sig.tag is not None for v in value])
+    return any([isinstance(v, Tensor) and v.sig.tag is not None for v in value])
 
 
 def _outside(value):

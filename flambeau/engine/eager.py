@@ -14,7 +14,7 @@ from typing import Any
 from ..core import dtype as dt
 from ..ops.declare import Pointwise, engine
 from . import pointwise as pw
-from .modes import modes
+from .modes import modes, watchers
 from .node import attach, edge_of, fronts
 from .tensor import LEAF, Signature, Tensor, base_of, empty, forget_plans, make
 
@@ -70,12 +70,19 @@ def plug_pointwise(op: Pointwise) -> None:
             op.reflected = fronts.reflected(context, op.name, op.doc) if arity == 2 else None
 
 
+#: no keyword arguments
+NOTHING: dict = {}
+
+
 def python_front(op: Pointwise):
     """The front of an op in Python: arguments sorted, then the plan looked up or made."""
     public = dict(zip(public_names(op), op.operands, strict=True))
     count = len(op.operands)
 
     def front(*args, out=None, **named):
+        if tracers and out is None and not named and (
+                followed := tracers[-1].follow(op, args, NOTHING, modes.grad)) is not None:
+            return followed
         if named:
             named = {public.get(k, k): v for k, v in named.items()}
         if len(args) != count:
@@ -95,6 +102,8 @@ def operator_forms(op: Pointwise):
     front = python_front(op)
 
     def careful(*args):
+        if tracers and (followed := tracers[-1].follow(op, args, NOTHING, modes.grad)) is not None:
+            return followed
         for a in args:
             if type(a) not in NUMBERS and not isinstance(a, Tensor) and not is_number(a):
                 return NotImplemented
@@ -295,6 +304,9 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict,
     Returns how to go back, which `before` is told while the tensor is still what it was.
     """
     args = tuple([operand(op, a) for a in args])
+    # A copy of what would be overwritten lies otherwise than its original, so before planning.
+    args = tuple([engine.clone(a.detach()) if isinstance(a, Tensor) and overlaps(a, target) else a
+                  for a in args])
     keyed, numbers = pw.split_attributes(op, attributes)
     sources = [a for a in args if isinstance(a, Tensor)]
     kindred = target.sig.kin is not None and all(
@@ -306,6 +318,10 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict,
              (type(a), a) if op.bakes(a) else type(a) for a in args], keyed)
     plan = table.get(key)
     if plan is None:
+        for s in sources:
+            written = getattr(s.sig.tag, "into", None)  # what has a layout of its own
+            if written is not None:
+                return written(op, target, args, attributes)
         same_place(op, (target, *args))
         operands = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
         if op.check is not None:
@@ -314,8 +330,7 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict,
     _, _, run, last, back = plan[:5]
     if before is not None:
         before(back)
-    safe = [s if not overlaps(s, target) else engine.clone(s.detach()) for s in sources]
-    run(target.ptr, *[s.ptr for s in safe], *flat_numbers(
+    run(target.ptr, *[s.ptr for s in sources], *flat_numbers(
         op, args, dict(zip(range(len(numbers)), numbers, strict=True))),
         target.sig.numel if kindred else last)
     return back
@@ -395,7 +410,7 @@ constants: list = []
 
 
 def same_every_time(x: Tensor) -> Tensor:
-    """Say of a new tensor that its numbers follow from its shape and dtype alone."""
+    """Say of a new tensor that its numbers follow from Python's: shape, dtype, numbers given."""
     if tracers:
         constants.append(x)
     return x
@@ -406,11 +421,29 @@ def tracing() -> bool:
     return bool(tracers) and tracers[-1].traces()
 
 
+def settle(reason: str) -> None:
+    """Before the graph, or what a tensor is, changes: what was asked for so far is computed."""
+    if tracing():
+        tracers[-1].settle(reason)
+
+
+watchers.append(settle)
+
+
 def plainly(work, *args, **kwargs):
     """Call something that reads and writes memory itself: on real tensors, nothing traced."""
     if tracing():
         return tracers[-1].run_plainly(work, *args, **kwargs)
     return work(*args, **kwargs)
+
+
+def lazily_traced() -> bool:
+    """Whether tensors of this thread may be promises: what looks at the graph needs real ones."""
+    return tracing() and tracers[-1].lazy
+
+
+def follow_nothing(op, args, kwargs, grad) -> None:
+    """What a trace says that knows no path yet."""
 
 
 def intercepted(op: Any, args, kwargs):

@@ -11,17 +11,18 @@ from operator import attrgetter
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU
+from ..devices.cpu import taking
 from ..devices.cpu.bounds import within
 from ..ops.declare import Op, engine, registry
 from . import pointwise as pw
 from . import selection
 from .eager import PLAIN, new_table
-from .formula import back_of, record
+from .formula import FormulaBack, record
 from .join import JoinBack, known
 from .modes import modes
-from .node import new_node
+from .node import accumulates, kept_values, new_node
 from .storage import checkers
-from .tensor import LEAF, Signature, Tensor, empty, signature
+from .tensor import LEAF, Signature, Tensor, empty, make, signature
 from .views import Step
 
 _INDEX = (dt.int64, dt.int32)
@@ -31,6 +32,11 @@ _signature, _pointer, _node = attrgetter("sig"), attrgetter("ptr"), attrgetter("
 def _usable(x: Signature, index: Signature) -> bool:
     return (x.device is CPU and index.device is CPU and x.tag is None and index.tag is None
             and index.dtype in _INDEX and index.contiguous and index.numel > 0)
+
+
+def _has_whole_rows(x: Signature) -> bool:
+    """Whether what lies under each place of the first dimension is one piece."""
+    return tuple(x.strides[1:]) == sh.contiguous_strides(tuple(x.shape[1:]))
 
 
 def _recorded(out: Tensor, x: Tensor, index: Tensor, label: str, chosen) -> None:
@@ -54,6 +60,13 @@ class _Fetch:
         self.out = out if shape is None else signature(out.dtype, shape)
         self.check, self.count = within(index.dtype.name), index.numel
 
+    def by_rows(self, x: Signature, index: Signature) -> _Fetch:
+        """The same, copying row by row."""
+        size = x.dtype.itemsize
+        self.program = taking.Rows(index.numel, x.numel // x.shape[0] * size, x.strides[0] * size)
+        self.run, self.last = taking.function(index.dtype.name), self.program.address
+        return self
+
 
 def _by_index(label: str, frame_of):
     """The front of f(x, dim, index)."""
@@ -66,7 +79,11 @@ def _by_index(label: str, frame_of):
                 return None
             dim = sh.wrap_dim(dim, x.sig.rank)
             frame = frame_of(x, dim, index)
-            return None if frame is None else _Fetch(x.sig, index.sig, frame, dim)
+            if frame is None:
+                return None
+            plan = _Fetch(x.sig, index.sig, frame, dim)
+            whole = frame_of is _rows_frame and dim == 0 and _has_whole_rows(x.sig)
+            return plan.by_rows(x.sig, index.sig) if whole else plan
 
         def front(*args, out=None, **named):
             if out is not None:
@@ -107,18 +124,45 @@ def _rows_frame(x, dim: int, index):
 # -- embedding -------------------------------------------------------------------------------------
 
 
+class _EmbeddingBack(FormulaBack):
+    """Adds rows to the gradient of a table that is a leaf; any other table gets one of its own."""
+
+    def pull(self, node, g):
+        (leaf,) = node.parents
+        if node.extra is None and g.sig.contiguous and accumulates(leaf, g):
+            kept = dict(zip(self.op.wanted, kept_values(node), strict=True))
+            if kept["padding_idx"] < 0 and not kept["scale_grad_by_freq"] and not kept["sparse"]:
+                _add_rows(leaf, kept["indices"], g)
+                return [None]
+        return super().pull(node, g)
+
+
+def _add_rows(leaf: Tensor, index: Tensor, g: Tensor) -> None:
+    """Add rows to a leaf's gradient, at an index that is known to be in bounds."""
+    shape = tuple(leaf.sig.shape)
+    have = leaf.grad
+    if have is None:
+        have = leaf._grad = engine.zeros_of(leaf.sig)
+    flat = make(signature(g.sig.dtype, (index.sig.numel, shape[1])), g.mem, g.ptr)
+    frame = selection.flat_rows(index.sig, shape)
+    selection.write(have, selection.Selection(frame, (index,)), flat, "add")
+    have.mem.version += 1
+
+
 def _embedding(op: Op, otherwise):
     """nn.functional.embedding without a bound on norms."""
     if op.where != "nn.functional":
         return otherwise
     plans, table = new_table(), registry["embedding"]
+    back = _EmbeddingBack(table)
 
     def planned(index, weight):
         if not (isinstance(weight, Tensor) and isinstance(index, Tensor)
                 and _usable(weight.sig, index.sig) and weight.sig.rank == 2 and weight.sig.numel):
             return None
         flat = selection.flat_rows(index.sig, tuple(weight.sig.shape))
-        return _Fetch(weight.sig, index.sig, flat, 0, (*index.sig.shape, weight.sig.shape[1]))
+        plan = _Fetch(weight.sig, index.sig, flat, 0, (*index.sig.shape, weight.sig.shape[1]))
+        return plan.by_rows(weight.sig, index.sig) if _has_whole_rows(weight.sig) else plan
 
     def front(input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
               scale_grad_by_freq=False, sparse=False):
@@ -141,8 +185,8 @@ def _embedding(op: Op, otherwise):
         if node is not None and modes.grad:
             padding = -1 if padding_idx is None else padding_idx % plan.high
             known = {"weight_meta": weight.sig, "indices": input, "padding_idx": padding,
-                     "scale_grad_by_freq": scale_grad_by_freq}
-            out.node = new_node(back_of(table), (weight if node is LEAF else node,),
+                     "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
+            out.node = new_node(back, (weight if node is LEAF else node,),
                                 tuple([known.get(name) for name in table.wanted]), (out.sig,))
         return out
 

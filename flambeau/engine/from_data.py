@@ -11,7 +11,7 @@ from ..core.device import CPU, resolve
 from ..core.lazily import np
 from . import convert, inplace
 from .create import as_dtype, filled, finish, moved
-from .eager import engine
+from .eager import engine, same_every_time, tracers
 from .modes import modes
 from .storage import adopt
 from .tensor import Tensor, make, signature
@@ -30,7 +30,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
             places._Default.value is CPU):
         x = _simple(data, kind)
         if x is not None:
-            return x
+            return x if not tracers else same_every_time(x)
     where = data.sig.device if device is None and isinstance(data, Tensor) else resolve(device)
     x = moved(convert.from_data(data, kind, where), where)
     if pin_memory or requires_grad or modes.inference:

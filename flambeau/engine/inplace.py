@@ -11,7 +11,17 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
 from ..ops.declare import Pointwise
-from .eager import alias, changed, check_writable, engine, overlaps, pointwise_into
+from .eager import (
+    PLAIN,
+    alias,
+    changed,
+    check_writable,
+    engine,
+    overlaps,
+    pointwise_into,
+    settle,
+    tracers,
+)
 from .modes import modes
 from .node import attach, edge_of, kept_values, new_node
 from .tensor import LEAF, Tensor, base_of, keep_room, make, signature
@@ -221,6 +231,30 @@ def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     return x
 
 
+def replace_values(tensors, values) -> None:
+    """copy_ of each value into its tensor, in one go where they are plain and no step is recorded.
+
+    Small statistics that follow every batch cost far less to copy than to be asked about.
+    """
+    line = None
+    for x, new in zip(tensors, values, strict=True):
+        sig = x.sig
+        plan = engine.identity.kin_plans.get(("into", sig.kin, sig.kin, ())) if (
+            sig is new.sig and sig.kin is not None) else None
+        if (plan is None or x.node is not None or new.node is not None or tracers
+                or type(x) is not Tensor or Tensor not in PLAIN or x.mem.version < 0
+                or x.mem is new.mem or hasattr(x, "base")):
+            copy_(x, new)
+            continue
+        plan[2](x.ptr, new.ptr, sig.numel)
+        if line is None:
+            changed(x)
+            line = x.mem.changed
+        else:
+            x.mem.version += 1
+            x.mem.changed = line
+
+
 class CopyBack:
     """Goes back through copy_: nothing to what was there, everything to what was copied."""
 
@@ -252,6 +286,7 @@ def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
 
 
 def set_requires_grad(x: Tensor, wanted: bool) -> None:
+    settle("requires_grad_")
     if wanted and x.sig.dtype.kind not in "fc":
         raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
     if wanted and x.mem.version < 0 and not modes.inference:
@@ -285,3 +320,4 @@ def resized(x: Tensor, shape) -> None:
 
 
 engine.pointwise_in_place = pointwise_inplace
+engine.replace_values = replace_values

@@ -135,14 +135,14 @@ def _whole(sigs, sig: Signature, d: int):
         return None
     rows, size = prod(sig.shape[:d]), sig.dtype.itemsize
     sizes = [prod(s.shape[d:]) * size for s in sigs]
-    if sig.nbytes > _SMALL and (rows == 1 or min(sizes) < strips.LEAST):
+    if sig.nbytes > _SMALL and rows == 1:
         return None
     joint = strips.Joint(rows, sizes)
     return strips.joining(len(sigs)), joint.address, joint
 
 
 #: bytes below which one call is best however rows lie
-_SMALL = 1 << 12
+_SMALL = 1 << 17
 
 
 def _copy(s: Signature, part: Signature, sig: Signature, d: int):

@@ -28,19 +28,24 @@ def keeping_front(op: Composite):
         if kwargs or len(args) != count:
             bound = bind(op, args, kwargs)
             args = [bound[name] for name in op.names]
-        tensors = [args[k] for k in places]
-        if not PLAIN.issuperset(map(type, tensors)) or any(
-                [t is not None and t.sig.tag is not None for t in tensors]):
-            found = intercepted(op, tuple(args), {})
-            if found is not None:
-                return found[0]
+        wanted = False
+        for k in places:
+            t = args[k]
+            if t is None:
+                continue
+            if type(t) not in PLAIN or t.sig.tag is not None:
+                found = intercepted(op, tuple(args), {})
+                if found is not None:
+                    return found[0]
+            wanted = wanted or t.node is not None
         out, kept = body(*args)
-        if modes.grad:
-            nodes = [None if t is None else t.node for t in tensors]
-            if nodes.count(None) != len(nodes):
-                parents = tuple([t if node is LEAF else node
-                                 for t, node in zip(tensors, nodes)])
-                out.node = new_node(back, parents, kept, (out.sig,))
+        if wanted and modes.grad:
+            parents = []
+            for k in places:
+                t = args[k]
+                node = None if t is None else t.node
+                parents.append(t if node is LEAF else node)
+            out.node = new_node(back, tuple(parents), kept, (out.sig,))
         return out
 
     front.__name__, front.__doc__ = op.name, op.doc

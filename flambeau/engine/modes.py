@@ -6,6 +6,7 @@ if it is only one, how many do something out of the ordinary, and which ones inf
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -27,6 +28,11 @@ _odd: set[int] = set()
 #: threads inside inference_mode: memory taken by them is marked with the version INFERENCE
 inferring: set[int] = set()
 INFERENCE = -(1 << 60)
+#: told before a thread switches anything but recording
+watchers: list = []
+
+
+_OUT_OF_THE_ORDINARY = frozenset(("inference", "anomaly", "pack"))
 
 
 class Modes(threading.local):
@@ -45,6 +51,9 @@ class Modes(threading.local):
         own = self.__dict__
         if own.get(name, getattr(Modes, name, own)) is value:
             return
+        if name in _OUT_OF_THE_ORDINARY:
+            for tell in watchers:
+                tell(f"{name} is switched")
         own[name] = value
         if "leaving" not in own:
             own["leaving"] = _Leaving(threading.get_ident())
@@ -82,7 +91,9 @@ class _Leaving:
     def __init__(self, thread: int):
         self.thread = thread
 
-    def __del__(self):
+    def __del__(self, ending=sys.is_finalizing):
+        if ending():  # the names of this module may be gone already
+            return
         for group in (_off, _odd, inferring):
             group.discard(self.thread)
         _tell_off()

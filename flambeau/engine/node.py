@@ -173,16 +173,31 @@ def _described(parent):
 
 def again(g: Tensor) -> Tensor:
     """Another tensor over the same bytes: whoever owns bytes alone may change them."""
-    if g.node is LEAF:  # a leaf is known by the tensor itself
+    if g.node is LEAF or g.is_sparse:  # a leaf is known by the tensor itself
         return g
     same = make(g.sig, g.mem, g.ptr)
     same.node = g.node
     return same
 
 
+class _Promised:
+    """The step behind a tensor of a compiled function that is not computed yet."""
+
+    number = 0
+
+    def name(self) -> str:
+        return "CompiledBackward"
+
+
+PROMISED: Any = _Promised()
+
+
 def edge_of(x: Tensor):
     """Where the gradient of a tensor goes."""
     node = x.node
+    if node is PROMISED:
+        _ = x.mem  # whoever asks for memory gets a real tensor
+        node = x.node
     return x if node is LEAF else node
 
 
@@ -298,6 +313,7 @@ class Walk:
         self.pending: dict[Node, Any] = {}
         self.heap: list = []
         self.held: dict[int, list] = {}  # leaves with hooks: [tensor, gradient]
+        self.expected: dict[int, int] = {}  # how many gradients these are still given
         self.wanted = wanted             # None: accumulate into leaves
         self.found: dict = {}
         self.useful: Any = None          # steps that lead to what is wanted, once restricted
@@ -357,9 +373,12 @@ class Walk:
             if key in self.targets:
                 have = self.found.get(key)
                 self.found[key] = g if have is None else self.ops.add(have, g)
-        elif Hooked.leaves and (leaf.__dict__.get("_hooks") or leaf.__dict__.get("_accumulated")):
+        elif _looked_at(leaf):
             slot = self.held.setdefault(id(leaf), [leaf, None])
             slot[1] = g if slot[1] is None else self.ops.add(slot[1], g)
+            left = self.expected[id(leaf)] = self.expected.get(id(leaf), 0) - 1
+            if left == 0:  # hooks are told as soon as it is whole, while others are computed
+                self._deliver(*self.held.pop(id(leaf)))
         else:
             self.ops.accumulate(leaf, g, self.create)
 
@@ -368,6 +387,8 @@ class Walk:
         heap, pending, retain = self.heap, self.pending, self.retain
         unusual = self.wanted is not None or self.create
         plain = not unusual and not Hooked.leaves
+        if Hooked.leaves and self.wanted is None:
+            self._expect()
         while heap:
             node = heappop(heap)[2]
             g = pending.pop(node)
@@ -409,6 +430,22 @@ class Walk:
                     following = None
                 node = following
         self._finish()
+
+    def _expect(self) -> None:
+        """Count the edges to leaves with hooks; one that is given nothing leaves them for last."""
+        seen: set = set()
+        stack = list(self.pending)
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            for parent in node.parents:
+                if isinstance(parent, Tensor):
+                    if _looked_at(parent):
+                        self.expected[id(parent)] = self.expected.get(id(parent), 0) + 1
+                elif parent is not None:
+                    stack.append(_node(parent))
 
     def _careful_step(self, node: Node, g):
         """One step with its hooks, and with what a caller asked to see."""
@@ -462,14 +499,34 @@ class Walk:
                 self.found[key] = part
 
     def _finish(self) -> None:
-        for leaf, g in self.held.values():
-            for hook in list(leaf.__dict__.get("_hooks", {}).values()):
-                changed = hook(g)
-                g = g if changed is None else changed
-            g = again(g)  # a hook may have held on to it
-            self.ops.accumulate(leaf, g, self.create)
-            for hook in list(leaf.__dict__.get("_accumulated", {}).values()):
-                hook(leaf)
+        for leaf, g in list(self.held.values()):
+            self._deliver(leaf, g)
+
+    def _deliver(self, leaf: Tensor, g) -> None:
+        """The whole gradient of a leaf, by way of its hooks."""
+        for hook in list(leaf.__dict__.get("_hooks", {}).values()):
+            changed = hook(g)
+            g = g if changed is None else changed
+        g = again(g)  # a hook may have held on to it
+        self.ops.accumulate(leaf, g, self.create)
+        for hook in list(leaf.__dict__.get("_accumulated", {}).values()):
+            hook(leaf)
+
+
+def _looked_at(leaf: Tensor) -> bool:
+    """Whether a leaf has hooks."""
+    own = leaf.__dict__ if Hooked.leaves else {}
+    return bool(own.get("_hooks") or own.get("_accumulated"))
+
+
+def accumulates(edge, g: Tensor) -> bool:
+    """Whether a gradient would be added to that of a leaf as it is, with nobody looking on."""
+    if not isinstance(edge, Tensor) or edge.node is not LEAF or modes.grad or (
+            modes.walk is None or modes.walk.wanted is not None) or (
+            g.sig.dtype is not edge.sig.dtype) or g.sig.tag is not None:
+        return False
+    have = edge.grad
+    return (have is None or have.sig is edge.sig) and not _looked_at(edge)
 
 
 def _node(edge):

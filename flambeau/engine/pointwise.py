@@ -237,7 +237,8 @@ def _check_target(op, into: Signature, shape, written) -> Signature:
             raise RuntimeError(
                 f"{op.said}: output with shape {list(into.shape)} doesn't match the broadcast "
                 f"shape {list(wide)}")
-    if not dt.can_cast(written, into.dtype):
+    # A copy converts to whatever is written to; other ops do only where nothing of kind is lost.
+    if not dt.can_cast(written, into.dtype) and op is not op.engine.identity:
         raise RuntimeError(f"{op.name}: result type {_spoken(written)} can't be cast to the "
                            f"desired output type {_spoken(into.dtype)}")
     if into.numel > 1 and any(s == 0 and n > 1

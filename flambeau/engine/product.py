@@ -14,7 +14,7 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
-from ..devices.cpu import gemm
+from ..devices.cpu import dots, gemm
 from ..devices.cpu.compile import ADDRESSES
 from ..devices.cpu.matmul import front as real
 from ..devices.cpu.matmul.product import SUMS, Matrix, Product
@@ -29,6 +29,10 @@ from .tensor import Signature, Tensor, empty, make, signature
 
 #: work up to which a native front runs a product while it holds the GIL: about 0.1 ms
 HELD_WORK = 1 << 18
+
+
+#: dtypes whose vectors have a product of their own
+_DOTS = (dt.float32, dt.float64)
 
 
 def _nothing(*_) -> None:
@@ -89,6 +93,8 @@ def plan(x: Signature, w: Signature, back=None, biased: bool = False) -> tuple:
         return _plan(out, _nothing, back)
     if x.shape[-1] == 0:
         return _plan(out, lambda to, *_: ctypes.memset(to, 0, out.nbytes), back)
+    if x.rank == w.rank == 1 and x.contiguous and w.contiguous and x.dtype in _DOTS:
+        return _plan(out, dots.function(x.dtype.name), back, dots.Length(x.numel))
     a, b = Side(x, True), Side(w, False)
     if not b.batch:
         a = a.folded()

@@ -14,7 +14,7 @@ from ..core.device import META
 from ..core.lazily import np
 from . import backward as bw
 from . import convert, inplace
-from .eager import engine, tracers
+from .eager import engine, lazily_traced, plainly, settle, tracers
 from .modes import modes
 from .node import Edge, Handle
 from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
@@ -53,6 +53,7 @@ def _set_grad(x: Tensor, value) -> None:
 
 
 def _node_of(x: Tensor):
+    settle("grad_fn")
     node = x.node
     if node is None or node is LEAF:
         return None
@@ -60,19 +61,22 @@ def _node_of(x: Tensor):
 
 
 def _data(x: Tensor) -> Tensor:
-    out = inplace.detached(x)
-    return out
+    return plainly(inplace.detached, x) if lazily_traced() else inplace.detached(x)
 
 
 def _set_data(x: Tensor, value: Tensor) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+    if lazily_traced():
+        plainly(_set_data, x, value)
+        return
     x.sig, x.mem, x.ptr = value.sig, value.mem, value.ptr
     keep_room(x, value)
 
 
 def version_of(x: Tensor) -> int:
     """How often the bytes under a tensor were changed."""
+    settle("_version")
     if x.mem.version < 0:
         raise RuntimeError("Inference tensors do not track version counter.")
     return x.mem.version
@@ -154,12 +158,32 @@ def backward(x: Tensor, gradient=None, retain_graph=None, create_graph=False, in
             tracers[-1].traces()):
         tracers[-1].backward(BACKWARD, x, gradient, bool(retain_graph))
         return
-    if inputs is None and not create_graph and bw.go_back(x, gradient, bool(retain_graph)):
+    if inputs is None and not create_graph and not tracers and (
+            bw.go_back(x, gradient, bool(retain_graph))):
         return
     bw.backward(x, None if gradient is None else [gradient], retain_graph, create_graph, inputs)
 
 
+class _Copy:
+    """copy_, as traces see it."""
+
+    name, run = "copy_", staticmethod(inplace.copy_)
+
+
+COPY = _Copy()
+
+
+def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
+    """Copy the elements of a tensor, or of what it can be broadcast from, into this one."""
+    if tracers and tracers[-1].lazy:
+        found = tracers[-1](COPY, (x, source), {})
+        if found is not None:
+            return found[0]
+    return inplace.copy_(x, source, non_blocking)
+
+
 def detach_(x: Tensor) -> Tensor:
+    settle("detach_")
     x.node = None
     return x
 
@@ -171,6 +195,7 @@ def requires_grad_(x: Tensor, requires_grad: bool = True) -> Tensor:
 
 def retain_grad(x: Tensor) -> None:
     """Keep the gradient of a tensor that is not a leaf."""
+    settle("retain_grad")
     if x.node is None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if x.node is LEAF or x.__dict__.get("_retains"):
@@ -182,6 +207,7 @@ def retain_grad(x: Tensor) -> None:
 
 def register_hook(x: Tensor, hook):
     """Call hook(grad) when this tensor's gradient is known; what it returns replaces it."""
+    settle("register_hook")
     if x.node is None:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if x.node is LEAF:
@@ -192,6 +218,7 @@ def register_hook(x: Tensor, hook):
 
 def register_post_accumulate_grad_hook(x: Tensor, hook):
     """Call hook(tensor) after a leaf's gradient was accumulated."""
+    settle("register_post_accumulate_grad_hook")
     if x.node is not LEAF:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     return Handle(x.__dict__.setdefault("_accumulated", {}), hook)
@@ -321,7 +348,7 @@ METHODS = {
     "backward": backward, "detach_": detach_, "requires_grad_": requires_grad_,
     "retain_grad": retain_grad, "register_hook": register_hook,
     "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
-    "item": convert.item, "tolist": convert.tolist, "numpy": numpy, "copy_": inplace.copy_,
+    "item": convert.item, "tolist": convert.tolist, "numpy": numpy, "copy_": copy_,
     "is_floating_point": lambda x: x.sig.dtype.kind == "f",
     "is_complex": lambda x: x.sig.dtype.kind == "c",
     "is_signed": lambda x: x.sig.dtype.is_signed,

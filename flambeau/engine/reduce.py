@@ -146,8 +146,12 @@ _WIDER = {dt.float32: dt.float64, dt.complex64: dt.complex128}
 
 
 @lru_cache(maxsize=4096)
-def _stages(op: Reduction, source: dt.dtype, compute: dt.dtype, axis: int, narrow: bool):
-    """Stages before the stores, the finished values, and the kernel's parameters by name."""
+def _stages(op: Reduction, source: dt.dtype, compute: dt.dtype, axis: int, narrow: bool,
+            widened: bool = False):
+    """Stages before the stores, the finished values, and the kernel's parameters by name.
+
+    With `widened` the fold is in a wider dtype than was asked for.
+    """
     chain = (op,) if op.after is None else (op.after, op)
     names = ["count"] if any("count" in _finish_wants(o) for o in chain) else []
     names += op.attributes
@@ -158,6 +162,8 @@ def _stages(op: Reduction, source: dt.dtype, compute: dt.dtype, axis: int, narro
     for step in chain:
         at = ex.cast(ex.index(axis), dt.int32) if narrow else ex.index(axis)
         fold, finished, made = _fold(step, x, at, states, given, finished)
+        if widened and compute.kind == "f" and _adds(fold, x):
+            fold = Fold(fold.start, fold.step, fold.merge, element=x.args[0])
         stages.append(("fold", fold))
         states += made
         if op.after is step:
@@ -189,6 +195,12 @@ def _fold(op: Reduction, x: ex.Expr, at: ex.Expr, done: int, given: dict, before
     if op.finish is not None:
         finished = op.finish(finished, *(given[name] for name in _finish_wants(op)))
     return Fold(starts, step, merge), finished, n
+
+
+def _adds(fold: Fold, x: ex.Expr) -> bool:
+    """Whether a fold is nothing but the sum of x."""
+    one, other = (ex.make("state", (), k, x.dtype) for k in (0, 1))
+    return fold.step[0] is one + x and fold.merge[0] is one + other
 
 
 def _finish_wants(op: Reduction) -> list[str]:
@@ -240,16 +252,17 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     if op.wide and count >= MANY:
         compute = _WIDER.get(compute, compute)
     run, counts = _code(op, x.dtype, compute, tuple(s.dtype for s in sigs), walk.steps, walk.kept,
-                        walk.reduced, walk.lanes, op.indexed and count < 2**31, walk.whole)
+                        walk.reduced, walk.lanes, op.indexed and count < 2**31, walk.whole,
+                        compute is not operating.compute)
     last = count if walk.whole else walk.last
     return sigs, run, last, (float(count),) if counts else (), walk
 
 
 @lru_cache(maxsize=4096)
 def _code(op: Reduction, source: dt.dtype, compute: dt.dtype, results: tuple, steps: tuple,
-          kept: int, reduced: int, lanes: str, narrow: bool, whole: bool):
+          kept: int, reduced: int, lanes: str, narrow: bool, whole: bool, widened: bool):
     """Machine code of a reduction for every shape of a layout, and whether it takes the count."""
-    stages, finished, params, counts = _stages(op, source, compute, kept, narrow)
+    stages, finished, params, counts = _stages(op, source, compute, kept, narrow, widened)
     stores = tuple(Store(k, ex.cast(value, d.compute)) for k, (value, d) in enumerate(
         zip(finished, results, strict=True)))
     operands = tuple(Operand(d, step, k < len(results))

@@ -51,10 +51,14 @@ def run(program: Program, *tensors, dims: tuple[int, ...], **numbers):
         if code is not None:
             code(out.ptr, *pointers[1:], pointers[0], count, *floats, last)
         return out
-    outs = tuple([empty(sig) for sig in results])
+    outs, places = [], []
+    for sig in results:
+        out = empty(sig)
+        outs.append(out)
+        places.append(out.ptr)
     if code is not None:
-        code(*[o.ptr for o in outs], *pointers[1:], pointers[0], count, *floats, last)
-    return outs
+        code(*places, *pointers[1:], pointers[0], count, *floats, last)
+    return tuple(outs)
 
 
 Program.__call__ = run  # type: ignore[assignment,method-assign]

@@ -187,7 +187,9 @@ def empty(sig: Signature) -> Tensor:
         mem.version = INFERENCE
     if takers:
         takers[-1](mem)
-    return make(sig, mem)
+    t = new(Tensor)  # as `make` does it, without a frame of its own
+    t.sig, t.mem, t.node, t.ptr = sig, mem, None, mem.address
+    return t
 
 
 def base_of(x: Tensor) -> Tensor | None:

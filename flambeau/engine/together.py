@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import operator
 from array import array
+from collections.abc import Callable
 
 from ..core.device import CPU
 from ..core.dtype import float32, float64
@@ -92,7 +94,7 @@ class Update:
         self.members = [p for p in params if id(p) in members]
         self.elements = sum(p.sig.numel for p in self.members)
         self._kernels: dict = {}
-        self._last: tuple = ([], [], [], None, None)  # the kernel of the step before
+        self._last: tuple | None = None  # the kernel of the step before
         self._busy = False
         self._describe(members, apart, names)
 
@@ -168,11 +170,12 @@ class Update:
 
     def _kernel(self, rule, numbers: dict, negated: bool):
         """Machine code of the rule for numbers like these, and those it is given."""
-        names, others, values, run, same_sign = self._last
-        if same_sign is negated and [numbers[n] for n in others] == values:
-            given = [numbers[n] for n in names]
-            if not (0 in given or 1 in given or None in given):
-                return run, given
+        if self._last is not None:
+            names, others, values, run, same_sign = self._last
+            if same_sign is negated and others(numbers) == values:
+                given = names(numbers)
+                if not (0 in given or 1 in given or None in given):
+                    return run, given
         if any(isinstance(v, Tensor) for v in numbers.values()):
             return None, []
         fixed = tuple([(k, Number if is_given(v) else v) for k, v in numbers.items()])
@@ -181,10 +184,17 @@ class Update:
             kernel = update_kernel(rule, self.states, fixed, self.dtype, negated)
             run = many(kernel, written_after(self.states), self.states + 3)
             self._kernels[fixed, negated] = run
-        names = [k for k, v in fixed if v is Number]
-        others = [k for k, v in fixed if v is not Number]
-        self._last = names, others, [numbers[n] for n in others], run, negated
-        return run, [numbers[n] for n in names]
+        names = _picking([k for k, v in fixed if v is Number])
+        others = _picking([k for k, v in fixed if v is not Number])
+        self._last = names, others, others(numbers), run, negated
+        return run, names(numbers)
+
+
+def _picking(names: list[str]) -> Callable[[dict], tuple]:
+    """A function that takes the values of these names out of a dict."""
+    if len(names) > 1:
+        return operator.itemgetter(*names)
+    return lambda numbers: tuple([numbers[name] for name in names])
 
 
 def updates(params: list, state: dict, names, counters: tuple, done: set) -> tuple[list, list]:

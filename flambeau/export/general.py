@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from flambeau import Tensor
-
 from .graph import Extent, Graph, mapped
-from .record import every_op, recorded
+from .record import every_op, recorded, tensors_of
 from .varying import record_varying
 
 #: how many axes are tried, and for how many seconds at most
@@ -36,10 +34,8 @@ def record_general(function: Callable, args: tuple, kwargs: dict, names: list[st
 
 
 def _candidates(args, kwargs) -> list[tuple[str, list[tuple[int, int]]]]:
-    inputs: list[Tensor] = []
-    mapped((args, kwargs), lambda a: inputs.append(a) if isinstance(a, Tensor) else None)
     groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for number, x in enumerate(inputs):
+    for number, x in enumerate(tensors_of((args, kwargs))):
         for axis, n in enumerate(x.shape):
             groups.setdefault((axis, n), []).append((number, axis))
     return [(f"size{axis}_{places[0][0]}", places)

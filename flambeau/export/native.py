@@ -26,7 +26,7 @@ from ..compiler.script import Given, Made, Run, flatten
 from .graph import mapped
 from .image import Image, NativeError
 from .play import GraphModule, folded
-from .record import recorded
+from .record import recorded, tensors_of
 
 #: dtypes in C
 C_TYPES = {
@@ -83,8 +83,7 @@ class Recorded:
     def __init__(self, model, args: tuple):
         self.args = mapped(args, lambda a: a.detach().contiguous() if isinstance(a, Tensor) else a)
         self.results: list[Tensor] = []
-        self.given: list[Tensor] = []
-        mapped(self.args, lambda a: self.given.append(a) if isinstance(a, Tensor) else None)
+        self.given = tensors_of(self.args)
         training = isinstance(model, nn.Module) and model.training
         if training:
             model.eval()

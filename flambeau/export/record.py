@@ -7,12 +7,16 @@ node; of one it does not know, the ops that it is made of are.
 from __future__ import annotations
 
 import contextlib
+import inspect
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import flambeau
 from flambeau import nn
+from flambeau.nn.parameter import is_lazy
+from flambeau.nn.utils import rnn
 
 from ..compiler.phantom import plain, traced
 from ..engine import eager, inplace, subclass
@@ -24,7 +28,9 @@ from .graph import Graph, Node, Value, mapped
 
 #: functions that make tensors of a given size: calls of them are nodes, so that sizes may vary
 FACTORIES = ("arange", "zeros", "ones", "full", "eye", "linspace", "zeros_like", "ones_like",
-             "full_like", "tril_indices", "triu_indices")
+             "full_like", "empty_like", "tril_indices", "triu_indices")
+#: functions that are no ops, but nodes: Python reads lengths in them
+SEQUENCES = {"pack_padded_sequence": "_packed", "pad_packed_sequence": "_padded"}
 METHODS = ("new_zeros", "new_ones", "new_full", "type_as", "copy_")
 
 _keys = {id(op): key for key, op in registry.items()}
@@ -62,6 +68,7 @@ def _set_item(x, index, value):
 _BY_NAME: dict[str, Callable] = {
     "getitem": lambda x, index: x[index],
     "setitem": _set_item,
+    **{name: getattr(rnn, inner) for name, inner in SEQUENCES.items()},
     **{name: (lambda x, *args, _name=name, **kwargs: getattr(x, _name)(*args, **kwargs))
        for name in METHODS},
 }
@@ -147,7 +154,7 @@ class Recorder:
 
     def __call__(self, op, args, kwargs):
         """(result,) of an op call that is ours, else None."""
-        if not self.traces() or all(x.sig.tag is None for x in _tensors((args, kwargs))):
+        if not self.traces() or all(x.sig.tag is None for x in tensors_of((args, kwargs))):
             return None
         if isinstance(op, Named) and op.name.endswith("_"):
             return None  # a form that works in place: met again below, as the op it is a form of
@@ -161,7 +168,7 @@ class Recorder:
         """Call for real, and write it down."""
         coded, named = self._coded(tuple(args)), self._coded(dict(kwargs))
         target = None if into is None else self.value(into)
-        versions = [(x, x.mem.version) for x in _tensors((args, kwargs))]
+        versions = [(x, x.mem.version) for x in tensors_of((args, kwargs))]
         result = self.plainly(function, *args, **kwargs)
         for x, _ in versions:
             self._versions[id(x.mem)] = x.mem.version
@@ -196,7 +203,7 @@ class Recorder:
 
     def plainly(self, function: Callable, *args, **kwargs):
         """Call on real tensors with nothing traced."""
-        given = [x for x in _tensors((args, kwargs)) if x.sig.tag is not None]
+        given = [x for x in tensors_of((args, kwargs)) if x.sig.tag is not None]
         for x in given:
             x.sig = plain(x.sig)
         self.inside = True
@@ -212,11 +219,17 @@ class Recorder:
         """What the engine asks of whoever traces, for work that is no op."""
         return self.plainly(work, *args, **kwargs)
 
+    lazy = False  # every call is made at once
+    follow = staticmethod(eager.follow_nothing)
+
     def factory(self, op, args, kwargs) -> None:
         """Tensors that are drawn are constants here."""
 
     def draws(self) -> None:
         """Random numbers are drawn: nothing has to come first, as all is real."""
+
+    def settle(self, reason: str) -> None:
+        """The graph changes: nothing has to come first, as all is real."""
 
     def writes(self, x: Tensor, name: str) -> None:
         """A tensor is changed: nothing has to come first, as all is real."""
@@ -253,12 +266,13 @@ class Recorder:
     @contextlib.contextmanager
     def listening(self):
         """Everything that happens inside is written down."""
-        before = [(flambeau, n, getattr(flambeau, n)) for n in FACTORIES]
-        before += [(Tensor, n, getattr(Tensor, n)) for n in METHODS]
+        named = [(flambeau, n, n) for n in FACTORIES] + [(Tensor, n, n) for n in METHODS]
+        named += [(rnn, inner, n) for n, inner in SEQUENCES.items()]
+        before = [(owner, inner, getattr(owner, inner)) for owner, inner, _ in named]
         before += [(inplace, "pointwise_inplace", self._plain_inplace),
                    (eager.engine, "overwrite", self._plain_overwrite)]
-        for owner, name, function in before[:-2]:
-            setattr(owner, name, self._recording(name, function))
+        for (owner, inner, name), (_, _, function) in zip(named, before, strict=False):
+            setattr(owner, inner, self._recording(name, function))
         inplace.pointwise_inplace = self._pointwise_inplace
         eager.engine.overwrite = self._overwrite
         eager.tracers.append(self)
@@ -271,6 +285,14 @@ class Recorder:
                 setattr(owner, name, function)
             for x in self._tagged:
                 x.sig = plain(x.sig)
+
+
+def with_sizes(function, args: tuple, kwargs: dict) -> None:
+    """Lazy modules take their sizes from a call, so that they have parameters to record."""
+    if isinstance(function, nn.Module) and any(
+            map(is_lazy, itertools.chain(function.parameters(), function.buffers()))):
+        with flambeau.no_grad():
+            function(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -289,16 +311,33 @@ def undisturbed(function):
                     b.copy_(was)
 
 
-def _tensors(structure) -> list[Tensor]:
+def tensors_of(structure) -> list[Tensor]:
+    """The tensors in nested arguments, in order."""
     found: list[Tensor] = []
     mapped(structure, lambda a: found.append(a) if isinstance(a, Tensor) else None)
+    return found
+
+
+def names_of_tensors(function: Callable, args, kwargs) -> list[str]:
+    """One name for each tensor among the arguments: those of the function's parameters."""
+    called = function.forward if isinstance(function, nn.Module) else function
+    try:
+        parameters = [p.name for p in inspect.signature(called).parameters.values()
+                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):
+        parameters = []
+    parameters += [f"input_{k}" for k in range(len(parameters), len(args))]
+    found: list[str] = []
+    for name, given in (*zip(parameters, args, strict=False), *kwargs.items()):
+        count = len(tensors_of(given))
+        found += [name] if count == 1 else [f"{name}_{n}" for n in range(count)]
     return found
 
 
 def recorded(function: Callable, args: tuple, kwargs: dict, names: list[str],
              knows: Callable[[str], bool] = every_op) -> Graph:
     """The graph of one call of a module or function. `names` are of the tensors in it, in order."""
-    given = [x.detach() for x in _tensors((args, kwargs))]
+    given = [x.detach() for x in tensors_of((args, kwargs))]
     replacing = iter(given)
     args, kwargs = mapped((args, kwargs), lambda a: next(replacing) if isinstance(a, Tensor) else a)
     places = iter(range(len(given)))

@@ -17,7 +17,7 @@ import flambeau
 from flambeau import Tensor
 
 from .graph import Extent, Graph, Node, Value, mapped, values_of
-from .record import NotRecorded, every_op, recorded
+from .record import NotRecorded, every_op, recorded, tensors_of
 
 
 class Varies(NotRecorded):
@@ -28,29 +28,35 @@ def record_varying(function: Callable, args: tuple, kwargs: dict, names: list[st
                    axes: dict[str, list[tuple[int, int]]],
                    knows: Callable[[str], bool] = every_op) -> Graph:
     """The graph of a call, for every size of some axes. axes: symbol -> [(input, axis), ...]"""
-    inputs: list[Tensor] = []
-    mapped((args, kwargs), lambda a: inputs.append(a) if isinstance(a, Tensor) else None)
+    inputs: Any = tensors_of((args, kwargs))
     if not axes:
         graph = recorded(function, args, kwargs, names, knows)
         return _checked(graph, function, args, kwargs, names, knows)
-    base: dict[str, int] = {}
-    others: dict[str, list[int]] = {}
+    sizes = {}
     for symbol, places in axes.items():
         found = {inputs[i].shape[axis] for i, axis in places}
         if len(found) > 1:
             raise Varies(f"axes that are called {symbol} have sizes {sorted(found)}: axes of one "
                          "name are of one size")
-        base[symbol], *others[symbol] = _sizes_near(found.pop())
-    trials = [base, *({**base, s: n} for s in axes for n in others[s]),
-              {s: n[0] for s, n in others.items()}]
-    graphs = []
-    for sizes in trials:
-        given, named = _replaced((args, kwargs), [_resized(x, i, axes, sizes)
-                                                  for i, x in enumerate(inputs)])
-        graphs.append(recorded(function, given, named, names, knows))
-        if len(graphs) == 1:
-            _checked(graphs[0], function, given, named, names, knows)
-    graph = Together(graphs, trials).graph
+        sizes[symbol] = found.pop()
+
+    def together(less: bool) -> Graph:
+        graphs, trials = [], _trials(sizes, less)
+        for trial in trials:
+            given, named = _replaced((args, kwargs), [_resized(x, i, axes, trial)
+                                                      for i, x in enumerate(inputs)])
+            graphs.append(recorded(function, given, named, names, knows))
+            if len(graphs) == 1:
+                _checked(graphs[0], function, given, named, names, knows)
+        return Together(graphs, trials).graph
+
+    try:
+        graph = together(less=True)
+    except NotRecorded:
+        raise
+    except (RuntimeError, ValueError, IndexError):
+        # The values of an input, lengths say, may not fit in less.
+        graph = together(less=False)
     graph.symbols = {s: places[0] for s, places in axes.items()}
     return graph
 
@@ -62,15 +68,27 @@ def _checked(graph: Graph, function, args, kwargs, names, knows) -> Graph:
     the same elements in another order, and has to do the same.
     """
     if graph.constants and graph.inputs:
-        given, named = mapped((args, kwargs),
-                              lambda a: _stirred(a) if isinstance(a, Tensor) else a)
-        Unmoved([graph, recorded(function, given, named, names, knows)], [{}, {}])
+        Unmoved([graph, _again(function, (args, kwargs), names, knows)], [{}, {}])
     return graph
 
 
-def _stirred(x: Tensor) -> Tensor:
-    turned = x.flip(tuple(range(x.dim()))) if x.dim() else x
-    return turned * 0.75 if x.dtype.is_floating_point else turned
+def _again(function, structure, names, knows) -> Graph:
+    """The graph of the same call with other values; integers stay where another order is refused:
+    lengths, say, that have to fall."""
+
+    def stirred(x: Any, whole: bool) -> Any:
+        real = x.dtype.is_floating_point
+        turned = x.flip(tuple(range(x.dim()))) if x.dim() and (real or whole) else x
+        return turned * 0.75 if real else turned
+
+    for whole in (True, False):
+        given, named = _replaced(structure, [stirred(x, whole) for x in tensors_of(structure)])
+        try:
+            return recorded(function, given, named, names, knows)
+        except (RuntimeError, ValueError, IndexError) as error:
+            if not whole or isinstance(error, NotRecorded):
+                raise
+    raise AssertionError("one of the two trials returns or raises")
 
 
 def _replaced(structure, tensors: list[Tensor]):
@@ -83,9 +101,17 @@ def _replaced(structure, tensors: list[Tensor]):
 _OTHERS = 3
 
 
-def _sizes_near(n: int) -> list[int]:
-    """A size and others that are not special: neither 0 nor 1, and rather less than more."""
-    if n > _OTHERS + 1:
+def _trials(sizes: dict[str, int], less: bool) -> list[dict[str, int]]:
+    """The sizes given, each one changed alone to several others, and all changed at once."""
+    near = {symbol: _sizes_near(n, less) for symbol, n in sizes.items()}
+    base = {symbol: found[0] for symbol, found in near.items()}
+    return [base, *({**base, s: n} for s, found in near.items() for n in found[1:]),
+            {s: found[1] for s, found in near.items()}]
+
+
+def _sizes_near(n: int, less: bool) -> list[int]:
+    """A size and others that are not special: neither 0 nor 1."""
+    if less and n > _OTHERS + 1:
         return [n - k for k in range(_OTHERS + 1)]
     return [max(n, 2) + k for k in range(_OTHERS + 1)]
 
@@ -95,7 +121,7 @@ def _resized(x: Tensor, number: int, axes, sizes) -> Tensor:
     for symbol, places in axes.items():
         for i, axis in places:
             if i == number and x.shape[axis] != sizes[symbol]:
-                index = flambeau.arange(sizes[symbol]) % x.shape[axis]
+                index = flambeau.arange(sizes[symbol]).clamp(max=x.shape[axis] - 1)
                 x = x.index_select(axis, index)
     return x
 

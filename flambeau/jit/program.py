@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 
 import flambeau
@@ -10,7 +9,7 @@ from flambeau import Tensor, nn
 from flambeau.export.general import record_general
 from flambeau.export.graph import mapped
 from flambeau.export.play import GraphModule
-from flambeau.export.record import undisturbed
+from flambeau.export.record import names_of_tensors, tensors_of, undisturbed, with_sizes
 from flambeau.export.store import read, write
 
 
@@ -48,8 +47,10 @@ def trace(func, example_inputs=None, optimize=None, check_trace: bool = True, ch
     args = () if example_inputs is None else (
         tuple(example_inputs) if isinstance(example_inputs, (tuple, list)) else (example_inputs,))
     kwargs = dict(example_kwarg_inputs or {})
+    with_sizes(func, args, kwargs)
     with undisturbed(func):
-        graph = record_general(func, args, kwargs, _names(func, args, kwargs)).without_dead_code()
+        names = names_of_tensors(func, args, kwargs)
+        graph = record_general(func, args, kwargs, names).without_dead_code()
     module = isinstance(func, nn.Module)
     weights = {**dict(func.named_buffers()), **dict(func.named_parameters())} if module else {}
     program = (TopLevelTracedModule if module else ScriptFunction)(graph, weights)
@@ -75,30 +76,6 @@ def trace_module(mod, inputs: dict, *args, **kwargs):
     return trace(mod, inputs["forward"], *args, **kwargs)
 
 
-def _names(func, args, kwargs) -> list[str]:
-    """One name for each tensor among the arguments."""
-    function = func.forward if isinstance(func, nn.Module) else func
-    try:
-        parameters = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        parameters = []
-    found: list[str] = []
-    for k, a in enumerate(args):
-        count = len(_tensors(a))
-        name = parameters[k] if k < len(parameters) else f"input_{k}"
-        found += [name] if count == 1 else [f"{name}_{n}" for n in range(count)]
-    for name, a in kwargs.items():
-        count = len(_tensors(a))
-        found += [name] if count == 1 else [f"{name}_{n}" for n in range(count)]
-    return found
-
-
-def _tensors(structure) -> list[Tensor]:
-    found: list[Tensor] = []
-    mapped(structure, lambda a: found.append(a) if isinstance(a, Tensor) else None)
-    return found
-
-
 def _check(func, program, args, kwargs, tolerance: float) -> None:
     """Both on copies of the same inputs, from the same state of the random numbers."""
     state = flambeau.get_rng_state()
@@ -108,7 +85,7 @@ def _check(func, program, args, kwargs, tolerance: float) -> None:
         given, named = mapped((args, kwargs), lambda a: a.detach().clone()
                               if isinstance(a, Tensor) else a)
         with flambeau.no_grad():
-            outputs.append(_tensors(each(*given, **named)))
+            outputs.append(tensors_of(each(*given, **named)))
     for k, (wanted, found) in enumerate(zip(*outputs, strict=True)):
         if wanted.shape != found.shape or not flambeau.allclose(
                 wanted, found, tolerance, tolerance, equal_nan=True):

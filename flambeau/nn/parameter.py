@@ -113,8 +113,8 @@ class UninitializedTensorMixin:
         """Take a shape, and with it the class of an ordinary parameter or buffer."""
         device = self.data.device if device is None else device
         dtype = self.data.dtype if dtype is None else dtype
+        self.__class__ = self._becomes  # before its data: that is signed by the class it is of
         self.data = flambeau.empty(shape, device=device, dtype=dtype)
-        self.__class__ = self._becomes
 
     @property
     def shape(self):

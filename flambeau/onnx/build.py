@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -122,6 +123,32 @@ class Builder:
         attributes = {k: v for k, v in attributes.items() if v is not None}
         self.nodes.append(helper.make_node(kind, given, outs, **attributes))
         return outs[0] if results == 1 else outs
+
+    def scan(self, body: Callable, states: list[tuple[str, Any]], steps: list[tuple[str, Any]],
+             results: list[Any], backwards: bool = False) -> list[str]:
+        """A loop over the first axis of `steps`: last states, then what was put out at each step.
+
+        `body(*states, *steps)` gives the names of the next states and of the outputs, whose dtypes
+        `results` are; states and steps come as (name, dtype). It may use any name from outside.
+        """
+        outer, sizes, shapes = self.nodes, dict(self._sizes), dict(self._shapes)
+        self.nodes = []
+        inside = [(self.fresh(name), dtype) for name, dtype in (*states, *steps)]
+        made = [self.op("Identity", name) for name in body(*(name for name, _ in inside))]
+        kinds = [*(dtype for _, dtype in states), *results]
+        graph = helper.make_graph(
+            self.nodes, self.fresh("body"),
+            [helper.make_tensor_value_info(n, ELEMENTS[d], None) for n, d in inside],
+            [helper.make_tensor_value_info(n, ELEMENTS[d], None) for n, d in
+             zip(made, kinds, strict=True)])
+        # Sizes that were computed inside are not known outside.
+        self.nodes, self._sizes, self._shapes = outer, sizes, shapes
+        way = int(backwards)
+        found = self.op("Scan", *(name for name, _ in (*states, *steps)), results=len(kinds),
+                        body=graph, num_scan_inputs=len(steps),
+                        scan_input_directions=[way] * len(steps),
+                        scan_output_directions=[way] * len(results) or None)
+        return [found] if isinstance(found, str) else found
 
     def cast(self, x, dtype: Any) -> str:
         """As elements of a dtype; a number becomes a constant of it."""

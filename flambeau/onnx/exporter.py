@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import warnings
 from enum import IntEnum
@@ -16,17 +15,19 @@ from flambeau.export.graph import (
     Node,
     Value,
     extent_of_symbol,
-    mapped,
     values_of,
 )
-from flambeau.export.record import undisturbed
+from flambeau.export.record import names_of_tensors, tensors_of, undisturbed, with_sizes
 from flambeau.export.varying import record_varying
 
 from . import (
+    lower_ctc,
+    lower_embedding,
     lower_index,
     lower_loss,
     lower_nn,
     lower_pointwise,
+    lower_pool,
     lower_recurrent,
     lower_reduce,
     lower_shape,
@@ -68,8 +69,10 @@ def export(model, args=(), f=None, *, kwargs=None, export_params: bool = True, v
     names = _input_names(model, given, named, input_names)
     axes = _axes(names, (given, named), dynamic_axes if dynamic_axes is not None
                  else dynamic_shapes)
-    with _mode(model, training), undisturbed(model):
-        graph = record_varying(model, given, named, names, axes, known)
+    with _mode(model, training):
+        with_sizes(model, given, named)
+        with undisturbed(model):
+            graph = record_varying(model, given, named, names, axes, known)
     if verbose:
         print(graph)
     built = Written(graph, opset, output_names, export_params, keep_initializers_as_inputs,
@@ -88,30 +91,10 @@ def _arguments(args, kwargs) -> tuple[tuple, dict]:
     return args, dict(kwargs or {})
 
 
-def _tensors(structure) -> list[Tensor]:
-    found: list[Tensor] = []
-    mapped(structure, lambda a: found.append(a) if isinstance(a, Tensor) else None)
-    return found
-
-
 def _input_names(model, args, kwargs, wanted) -> list[str]:
     """One name for each tensor among the arguments: those given, then those of the parameters."""
-    count = len(_tensors((args, kwargs)))
-    names = list(wanted or ())[:count]
-    function = model.forward if isinstance(model, nn.Module) else model
-    try:
-        parameters = [p.name for p in inspect.signature(function).parameters.values()
-                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    except (TypeError, ValueError):
-        parameters = []
-    found: list[str] = []
-    for k, a in enumerate(args):
-        inner = len(_tensors(a))
-        name = parameters[k] if k < len(parameters) else f"input_{k}"
-        found += [name] if inner == 1 else [f"{name}_{n}" for n in range(inner)]
-    for key, a in kwargs.items():
-        inner = len(_tensors(a))
-        found += [key] if inner == 1 else [f"{key}_{n}" for n in range(inner)]
+    found = names_of_tensors(model, args, kwargs)
+    names = list(wanted or ())[:len(found)]
     names += found[len(names):]
     if len(set(names)) < len(names):
         raise ValueError(f"onnx.export: input_names {names} are not all different")
@@ -121,7 +104,7 @@ def _input_names(model, args, kwargs, wanted) -> list[str]:
 def _axes(names: list[str], structure, dynamic) -> dict[str, list[tuple[int, int]]]:
     """symbol -> the axes of inputs that have its size."""
     found: dict[str, list[tuple[int, int]]] = {}
-    inputs = _tensors(structure)
+    inputs = tensors_of(structure)
     if isinstance(dynamic, (tuple, list)):
         dynamic = {name: spec for name, spec in zip(names, dynamic, strict=False) if spec}
     for name, spec in (dynamic or {}).items():
@@ -177,7 +160,7 @@ class Written:
         for number, node in enumerate(self.graph.nodes):
             self._lower(node, number)
         outputs = self._outputs(list(output_names or ()))
-        used = {name for node in b.nodes for name in node.input} | {o.name for o in outputs}
+        used = _read_by(b.nodes) | {o.name for o in outputs}
         made = onnx.helper.make_graph(
             b.nodes, graph.name, inputs, outputs,
             [i for i in b.initializers if i.name in used or weights_as_inputs])
@@ -269,6 +252,12 @@ class Written:
         return Value(value.name, value.dtype, tuple(shape))
 
 
+def _read_by(nodes) -> set[str]:
+    """Names that nodes read, those of graphs inside them too."""
+    inner = [a.g.node for node in nodes for a in node.attribute if a.HasField("g")]
+    return {name for node in nodes for name in node.input}.union(*map(_read_by, inner))
+
+
 def _save(model, f, external: bool | None) -> None:
     if hasattr(f, "write"):
         f.write(model.SerializeToString())
@@ -279,5 +268,6 @@ def _save(model, f, external: bool | None) -> None:
               location=os.path.basename(path) + ".data" if apart else None)
 
 
-__all__ = ["TrainingMode", "UnsupportedOperatorError", "export", "lower_index", "lower_loss",
-           "lower_nn", "lower_pointwise", "lower_recurrent", "lower_reduce", "lower_shape"]
+__all__ = ["TrainingMode", "UnsupportedOperatorError", "export", "lower_ctc", "lower_embedding",
+           "lower_index", "lower_loss", "lower_nn", "lower_pointwise", "lower_pool",
+           "lower_recurrent", "lower_reduce", "lower_shape"]

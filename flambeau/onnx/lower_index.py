@@ -7,7 +7,7 @@ import numpy as np
 import flambeau
 from flambeau.export.graph import Extent, Value, example
 
-from .build import Builder, UnsupportedOperatorError
+from .build import Builder
 from .registry import Call, axis_of, lowers
 
 END = (1 << 63) - 1
@@ -201,14 +201,6 @@ def index_copy(b: Builder, call: Call, x, dim, index, source):
     axis = axis_of(dim, x.rank)
     where = _rows(b, x, axis, index, b.op("Shape", source))
     return b.op("ScatterElements", x, where, source, axis=axis)
-
-
-@lowers("nn.functional.embedding")
-def embedding(b: Builder, call: Call, index, weight, padding, max_norm, *rest):
-    if max_norm is not None:
-        raise UnsupportedOperatorError("embedding with max_norm changes its weights, which an "
-                                       "ONNX graph cannot")
-    return b.op("Gather", weight, index, axis=0)
 
 
 @lowers("scatter", "scatter_")

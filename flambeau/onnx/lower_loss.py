@@ -1,11 +1,11 @@
-"""Losses of classes, and bags of embeddings, in ONNX; other losses are made of simpler ops."""
+"""Losses of classes in ONNX; other losses are made of simpler ops."""
 
 from __future__ import annotations
 
 import flambeau
 from flambeau.export.graph import Value, example
 
-from .build import Builder, UnsupportedOperatorError
+from .build import Builder
 from .registry import Call, lowers
 
 
@@ -60,42 +60,6 @@ def _spread(b: Builder, x: Value, log_p: str, classes: str, weight, ignored: int
     counts = b.op("Not", b.op("Equal", classes, b.const(ignored, flambeau.int64)))
     kept = b.op("Where", counts, mean, b.const(0, kind))
     return kept if how == "none" else b.reduce("ReduceSum", kept, None, False)
-
-
-@lowers("nn.functional.embedding_bag")
-def embedding_bag(b: Builder, call: Call, index, weight, offsets, max_norm, norm_type, by_freq,
-                  mode, sparse, each_weight, last, padding):
-    if max_norm is not None or padding is not None:
-        raise UnsupportedOperatorError("embedding_bag with max_norm or padding_idx has no lowering")
-    rows = b.op("Gather", weight, index, axis=0)
-    if each_weight is not None:
-        rows = b.op("Mul", rows, b.unsqueeze(each_weight, [index.rank]))
-    if index.rank == 2:
-        kinds = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax"}
-        return b.reduce(kinds[mode], rows, [1], False)
-    if mode == "max":
-        raise UnsupportedOperatorError("embedding_bag of offsets with mode='max' has no lowering")
-    return _by_offsets(b, call, rows, index, weight, offsets, mode, last)
-
-
-def _by_offsets(b: Builder, call: Call, rows: str, index: Value, weight: Value, offsets: Value,
-                mode: str, last: bool) -> str:
-    """The bag of each row is the number of bags that have begun there."""
-    kind, one = weight.dtype, b.const(1, flambeau.int64)
-    begins = b.op("Slice", offsets, b.ints([0]), b.ints([-1]), b.ints([0])) if last else (
-        b.name(offsets))
-    places = b.op("Range", b.const(0, flambeau.int64), b.op("Size", index), one)
-    begun = b.op("GreaterOrEqual", b.unsqueeze(places, [1]), b.unsqueeze(begins, [0]))
-    bag = b.op("Sub", b.reduce("ReduceSum", b.op("Cast", begun, to=7), [1], True), one)
-    width = example(weight.shape[1])
-    zeros = b.op("Expand", b.const(0, kind), b.ints(list(call.out.shape)))
-    wide = b.op("Expand", bag, b.op("Shape", rows))
-    total = b.op("ScatterElements", zeros, wide, rows, axis=0, reduction="add")
-    if mode == "sum":
-        return total
-    ones = b.op("Expand", b.const(1, kind), b.op("Shape", rows))
-    counts = b.op("ScatterElements", zeros, wide, ones, axis=0, reduction="add")
-    return b.op("Div", total, b.op("Max", counts, b.const([1.0] * width, kind)))
 
 
 @lowers("nn.functional.multilabel_margin_loss")

@@ -1,4 +1,4 @@
-"""Convolution, pooling, normalisation, resampling and attention in ONNX."""
+"""Convolution, normalisation, resampling and attention in ONNX."""
 
 from __future__ import annotations
 
@@ -7,20 +7,13 @@ import math
 import numpy as np
 
 import flambeau
-from flambeau.export.graph import Extent, Value, example
+from flambeau.export.graph import Value, example
 
 from .build import Builder, UnsupportedOperatorError
+from .lower_pool import adaptive, batched
 from .registry import Call, axis_of, lowers, several
 
 # -- convolution ---------------------------------------------------------------------------------
-
-
-def batched(b: Builder, x: Value, rank: int, work):
-    """What works on a batch, on a single sample as well."""
-    if x.rank == rank:
-        return work(b.name(x), x.shape)
-    found = work(b.unsqueeze(x, [0]), (1, *x.shape))
-    return [b.squeeze(f, [0]) for f in found] if isinstance(found, list) else b.squeeze(found, [0])
 
 
 @lowers("conv1d", "conv2d", "conv3d")
@@ -69,125 +62,6 @@ def unfold(b: Builder, call: Call, x, kernel_size, dilation, padding, stride):
         return b.op("Reshape", found, b.ints([0, channels * kh * kw, -1]))
 
     return batched(b, x, 4, work)
-
-
-# -- pooling -------------------------------------------------------------------------------------
-
-
-def _max_pool(n: int):
-    def lower(b: Builder, call: Call, x, kernel, stride, padding, dilation, ceil_mode,
-              return_indices=False):
-        return batched(b, x, n + 2, lambda name, shape: _windows(
-            b, name, shape, n, kernel, stride, padding, dilation, ceil_mode, return_indices))
-    return lower
-
-
-def _windows(b: Builder, name, shape, n, kernel, stride, padding, dilation, ceil_mode, indices):
-    kernel = several(kernel, n)
-    options = {"kernel_shape": kernel, "pads": several(padding, n) * 2,
-               "strides": kernel if stride is None or stride == () else several(stride, n),
-               "dilations": several(dilation, n), "ceil_mode": int(ceil_mode)}
-    if not indices:
-        return b.op("MaxPool", name, **options)
-    values, places = b.op("MaxPool", name, results=2, **options)
-    # ONNX counts places in the whole tensor, not in the plane.
-    plane = b.op("ReduceProd", b.ints(list(shape[2:])), keepdims=0)
-    return [values, b.op("Mod", places, plane)]
-
-
-for _n in (1, 2, 3):
-    lowers(f"nn.functional.max_pool{_n}d", f"max_pool{_n}d")(_max_pool(_n))
-
-
-def _with_places(n: int):
-    def lower(b: Builder, call: Call, x, kernel, stride, padding, dilation, ceil_mode):
-        return _max_pool(n)(b, call, x, kernel, stride, padding, dilation, ceil_mode, True)
-    return lower
-
-
-lowers("max_pool1d_with_indices")(_with_places(1))
-lowers("nn.functional.max_pool2d_with_indices")(_with_places(2))
-lowers("nn.functional.max_pool3d_with_indices")(_with_places(3))
-
-
-@lowers("max_unpool1d", "max_unpool2d", "max_unpool3d")
-def max_unpool(b: Builder, call: Call, x, indices, output_size):
-    """Values go to their places in planes of zeros."""
-    n = int(call.key[10])
-    shape = call.out.shape
-    size = int(np.prod([example(k) for k in shape[-n:]]))
-    lead = list(shape[:-n])
-    zeros = b.op("Expand", b.const(0, x.dtype), b.ints([*lead, size]))
-    flat = b.op("Reshape", x, b.ints([*lead, -1]))
-    places = b.op("Reshape", indices, b.ints([*lead, -1]))
-    return b.op("Reshape", b.op("ScatterElements", zeros, places, flat, axis=-1), b.ints(shape))
-
-
-def _avg_pool(n: int):
-    def lower(b: Builder, call: Call, x, kernel, stride, padding, ceil_mode, count_pad,
-              divisor=None):
-        kernel_ = several(kernel, n)
-        steps = kernel_ if stride is None or stride == () else several(stride, n)
-
-        def work(name, shape):
-            pads, count = several(padding, n) * 2, int(count_pad)
-            if ceil_mode and any(pads) and count_pad:
-                # Windows that reach past the padding count only what is inside it.
-                wide = b.op("Pad", name, b.ints([0, 0, *pads[:n], 0, 0, *pads[n:]]))
-                name, pads, count = wide, [0] * 2 * n, 0
-            found = b.op("AveragePool", name, kernel_shape=kernel_, strides=steps, pads=pads,
-                         ceil_mode=int(ceil_mode),
-                         count_include_pad=1 if divisor is not None and not ceil_mode else count)
-            if divisor is None:
-                return found
-            return b.op("Mul", found, b.const(math.prod(kernel_) / divisor, x.dtype))
-
-        return batched(b, x, n + 2, work)
-    return lower
-
-
-lowers("avg_pool1d")(_avg_pool(1))
-lowers("nn.functional.avg_pool2d")(_avg_pool(2))
-lowers("nn.functional.avg_pool3d")(_avg_pool(3))
-
-
-def _windows_of(size: int, count: int) -> list[tuple[int, int]]:
-    """Where each window of adaptive pooling begins and ends."""
-    return [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
-
-
-def _adaptive(n: int, largest: bool):
-    def lower(b: Builder, call: Call, x, output_size, return_indices=False):
-        if return_indices:
-            raise UnsupportedOperatorError(f"{call.key} with return_indices has no lowering")
-        targets = [x.shape[x.rank - n + k] if t is None else t
-                   for k, t in enumerate(several(output_size, n))]
-        name = b.name(x)
-        for k, target in enumerate(targets):
-            axis = x.rank - n + k
-            if target == 1:
-                name = b.reduce("ReduceMax" if largest else "ReduceMean", name, [axis], True)
-            elif not (isinstance(target, Extent) or target == x.shape[axis]):
-                name = _along(b, name, axis, x.shape[axis], target, largest, call)
-        return name
-    return lower
-
-
-def _along(b: Builder, name: str, axis: int, size, target: int, largest: bool, call: Call) -> str:
-    if isinstance(size, Extent):
-        raise UnsupportedOperatorError(f"{call.key} to {target} of an axis whose size varies has "
-                                       "no lowering")
-    kind = "ReduceMax" if largest else "ReduceMean"
-    parts = [b.reduce(kind, b.slice(name, axis, begin, end), [axis], True)
-             for begin, end in _windows_of(size, target)]
-    return b.op("Concat", *parts, axis=axis)
-
-
-lowers("adaptive_avg_pool1d")(_adaptive(1, False))
-lowers("adaptive_max_pool1d", "nn.functional.adaptive_max_pool1d")(_adaptive(1, True))
-for _n in (2, 3):
-    lowers(f"nn.functional.adaptive_avg_pool{_n}d")(_adaptive(_n, False))
-    lowers(f"nn.functional.adaptive_max_pool{_n}d")(_adaptive(_n, True))
 
 
 # -- normalisation -------------------------------------------------------------------------------
@@ -369,7 +243,7 @@ def interpolate(b: Builder, call: Call, x, size, scale, mode, align, recompute=N
                 antialias=False):
     n = x.rank - 2
     if mode == "area":
-        return _adaptive(n, False)(b, call, x, list(call.out.sizes[2:]))
+        return adaptive(n, False)(b, call, x, list(call.out.sizes[2:]))
     kind, coordinates, rounds = RESIZE[mode]
     options: dict = {"mode": kind, "nearest_mode": rounds, "coordinate_transformation_mode":
                      "align_corners" if align else coordinates}

@@ -262,7 +262,7 @@ def _filled(b: Builder, call: Call, value) -> str:
     return b.op("Expand", b.cast(value, call.out.dtype), b.ints(list(call.out.shape)))
 
 
-@lowers("zeros", "new_zeros", "zeros_like", raw=True)
+@lowers("zeros", "new_zeros", "zeros_like", "empty_like", raw=True)
 def zeros(b: Builder, call: Call, *args, **named):
     return _filled(b, call, 0)
 

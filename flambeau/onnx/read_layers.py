@@ -6,6 +6,7 @@ from typing import Any
 
 import flambeau as fb
 from flambeau.nn import functional as F
+from flambeau.nn.utils import rnn
 
 from .reading import READERS, ints, reads
 
@@ -263,9 +264,8 @@ def _blocks(x, order):
 def _recurrent(kind: str):
     def read(x, w, r, b=None, lengths=None, h=None, c=None, hidden_size=None, direction="forward",
              activations=None, linear_before_reset=0, layout=0, results=1, opset=0, **_):
-        if lengths is not None or layout or direction == "reverse":
-            raise RuntimeError(f"{kind} with sequence_lens, layout or direction=reverse is not "
-                               "known")
+        if layout or direction == "reverse":
+            raise RuntimeError(f"{kind} with layout or direction=reverse is not known")
         if kind == "GRU" and not linear_before_reset:
             raise RuntimeError("GRU is known with linear_before_reset=1 only")
         order, count = ORDERS[kind], w.shape[0]
@@ -281,11 +281,25 @@ def _recurrent(kind: str):
         name = {"LSTM": fb.lstm, "GRU": fb.gru}.get(kind)
         if name is None:
             name = fb.rnn_relu if activations and activations[0] == "Relu" else fb.rnn_tanh
-        out, *last = name(x, (h, c) if kind == "LSTM" else h, weights, b is not None, 1, 0.0, False,
-                          count == 2, False)
+        states, settings = (h, c)[:1 + (kind == "LSTM")], (weights, b is not None, 1, 0.0, False,
+                                                           count == 2)
+        if lengths is None:
+            out, *last = name(x, states if kind == "LSTM" else h, *settings, False)
+        else:
+            out, *last = _of_lengths(name, x, lengths, states, settings)
         steps, batch = x.shape[:2]
         return (out.reshape(steps, batch, count, -1).permute(0, 2, 1, 3), *last)
     return read
+
+
+def _of_lengths(function, x, lengths, states, settings):
+    """Sequences of different lengths: packed, longest first, and back in their order."""
+    packed = rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    states = [s.index_select(1, packed.sorted_indices) for s in states]
+    data, *last = function(packed.data, packed.batch_sizes,
+                           tuple(states) if len(states) > 1 else states[0], *settings)
+    out, _ = rnn.pad_packed_sequence(packed._replace(data=data), total_length=x.shape[0])
+    return out, *(s.index_select(1, packed.unsorted_indices) for s in last)
 
 
 for _kind in ORDERS:

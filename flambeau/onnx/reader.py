@@ -13,7 +13,7 @@ import flambeau
 from flambeau import Tensor, nn
 from flambeau.export.play import plant
 
-from . import read_layers, read_tensors
+from . import read_control, read_layers, read_tensors
 from .build import UnsupportedOperatorError, onnx
 from .reading import READERS
 
@@ -25,10 +25,15 @@ _TRAINED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LayerNormalization", "LS
 class Step:
     """One node: what it calls, on which names, and what it makes."""
 
-    def __init__(self, node):
+    def __init__(self, node, opset: int):
         self.kind, self.name = node.op_type, node.name
         self.inputs, self.outputs = list(node.input), list(node.output)
-        self.attributes = {a.name: _attribute(a) for a in node.attribute}
+        self.attributes = {"opset": opset, **{a.name: _attribute(a, opset) for a in node.attribute}}
+        self.bodies = {k: v for k, v in self.attributes.items() if isinstance(v, Body)}
+        #: names it reads: its inputs, and what graphs inside it take from outside
+        self.needs: list[str] = [*self.inputs]
+        for body in self.bodies.values():
+            self.needs += body.needs
         function = READERS.get(node.op_type)
         if function is None or node.domain not in ("", "ai.onnx"):
             raise UnsupportedOperatorError(
@@ -38,7 +43,10 @@ class Step:
 
     def run(self, known: dict[str, Any]) -> None:
         given = [known[name] if name else None for name in self.inputs]
-        made = self.function(*given, results=len(self.outputs), **self.attributes)
+        attributes = self.attributes
+        if self.bodies:
+            attributes = {**attributes, **{k: b.within(known) for k, b in self.bodies.items()}}
+        made = self.function(*given, results=len(self.outputs), **attributes)
         if not isinstance(made, (tuple, list)):
             made = (made,)
         known.update({name: value for name, value in zip(self.outputs, made, strict=False) if name})
@@ -47,7 +55,31 @@ class Step:
         return f"{', '.join(self.outputs)} = {self.kind}({', '.join(self.inputs)})"
 
 
-def _attribute(attribute):
+class Body:
+    """A graph inside a node: it is run as often as the node says, and sees names from outside."""
+
+    def __init__(self, graph, opset: int):
+        self.inputs = [i.name for i in graph.input]
+        self.outputs = [o.name for o in graph.output]
+        self.constants: dict[str, Any] = {t.name: tensor_from(t) for t in graph.initializer}
+        self.steps = [Step(node, opset) for node in graph.node]
+        own = {*self.inputs, *self.constants, *(n for s in self.steps for n in s.outputs)}
+        read = [*self.outputs, *(n for s in self.steps for n in s.needs)]
+        self.needs: list[str] = [n for n in dict.fromkeys(read) if n and n not in own]
+
+    def within(self, outside: dict[str, Any]) -> Callable:
+        """The function that the graph is, among these names."""
+
+        def run(*given):
+            known = {**outside, **self.constants, **dict(zip(self.inputs, given, strict=True))}
+            for step in self.steps:
+                step.run(known)
+            return [known[name] for name in self.outputs]
+
+        return run
+
+
+def _attribute(attribute, opset: int):
     value = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, bytes):
         return value.decode()
@@ -55,10 +87,7 @@ def _attribute(attribute):
         return tensor_from(value)
     if isinstance(value, list) and value and isinstance(value[0], bytes):
         return [v.decode() for v in value]
-    if isinstance(value, onnx.GraphProto):
-        raise UnsupportedOperatorError("onnx.load: operators with graphs inside (If, Loop, Scan) "
-                                       "are not known")
-    return value
+    return Body(value, opset) if isinstance(value, onnx.GraphProto) else value
 
 
 def tensor_from(stored) -> Tensor:
@@ -79,9 +108,7 @@ class ONNXModule(nn.Module):
         self.input_names = [i.name for i in graph.input
                             if i.name not in {t.name for t in graph.initializer}]
         self.output_names = [o.name for o in graph.output]
-        self.steps = [Step(node) for node in graph.node]
-        for step in self.steps:
-            step.attributes.setdefault("opset", self.opset)
+        self.steps = [Step(node, self.opset) for node in graph.node]
         constants = {t.name: tensor_from(t) for t in graph.initializer}
         weights = self._weights(constants)
         self.weights = {name: plant(self, name, constants[name], True) for name in weights}
@@ -107,13 +134,13 @@ class ONNXModule(nn.Module):
         rest = []
         with flambeau.no_grad():
             for step in self.steps:
-                if (step.inputs and all(n in known or not n for n in step.inputs)) or (
+                if (step.needs and all(n in known or not n for n in step.needs)) or (
                         not step.inputs and step.kind == "Constant"):
                     step.run(known)
                 else:
                     rest.append(step)
         self.steps = rest
-        needed = {n for s in rest for n in s.inputs} | set(self.output_names)
+        needed = {n for s in rest for n in s.needs} | set(self.output_names)
         self.constants = {k: v for k, v in known.items() if k in needed}
 
     def forward(self, *args, **kwargs):
@@ -160,4 +187,4 @@ def load(source) -> ONNXModule:
     return ONNXModule(model)
 
 
-__all__ = ["ONNXModule", "load", "read_layers", "read_tensors"]
+__all__ = ["ONNXModule", "load", "read_control", "read_layers", "read_tensors"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 from ..core import dtype as dt
 from .declare import T, composite, engine, registry
 from .norm import (
+    _sig,
     _slopes_by_ops,
     affine_slopes,
     batch_normalised,
@@ -27,7 +29,12 @@ def _per_channel(tensor, input):
 
 
 def _but_channels(input) -> tuple[int, ...]:
-    return (0, *range(2, input.dim()))
+    return _all_but_second(input.sig.rank)
+
+
+@functools.cache
+def _all_but_second(rank: int) -> tuple[int, ...]:
+    return (0, *range(2, rank))
 
 
 def _owned(part, tensor):
@@ -46,9 +53,8 @@ def normalised_by_batch(input: T, weight: T, bias: T, running_mean, running_var,
     dims = _but_channels(input)
     out, mean, root, *running = batch_normalised(input, weight, bias, running_mean, running_var,
                                                  dims=dims, eps=eps, momentum=momentum)
-    for have, new in zip((r for r in (running_mean, running_var) if r is not None), running,
-                         strict=True):
-        have.copy_(new)
+    if running:
+        engine.replace_values([r for r in (running_mean, running_var) if r is not None], running)
     return out, (input, weight, bias, eps, mean, root)
 
 
@@ -83,16 +89,19 @@ def normalised_by_statistics(g, input, weight, bias, mean, variance, eps):
     return slope, _owned(scale, weight), _owned(shift, bias)
 
 
-def _check_channels(name: str, input, **tensors) -> None:
-    if input.dim() < 2:
+@functools.lru_cache(maxsize=4096)
+def _check_channels(name: str, input, running_mean, running_var, weight, bias) -> None:
+    """Refuse signatures that do not fit together."""
+    if input.rank < 2:
         raise RuntimeError(f"{name}: expected input with at least 2 dimensions (N, C, ...), got "
-                           f"{input.dim()}")
+                           f"{input.rank}")
     if input.dtype.kind != "f":
         raise NotImplementedError(f"\"{name}\" not implemented for '{spoken(input.dtype)}'")
     channels = input.shape[1]
-    for what, tensor in tensors.items():
-        if tensor is not None and tensor.numel() != channels:
-            raise RuntimeError(f"{what} should contain {channels} elements not {tensor.numel()}")
+    for what, given in (("running_mean", running_mean), ("running_var", running_var),
+                        ("weight", weight), ("bias", bias)):
+        if given is not None and given.numel != channels:
+            raise RuntimeError(f"{what} should contain {channels} elements not {given.numel}")
 
 
 def _nothing(input, weight, bias):
@@ -106,13 +115,13 @@ def _nothing(input, weight, bias):
 
 def _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """Channels normalised over the batch, or by running statistics."""
-    if not input.numel():
+    if not input.sig.numel:
         return _nothing(input, weight, bias)
-    _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var,
-                    weight=weight, bias=bias)
+    _check_channels("batch_norm", input.sig, _sig(running_mean), _sig(running_var), _sig(weight),
+                    _sig(bias))
     if training:
-        return normalised_by_batch(input, weight, bias, running_mean, running_var, float(momentum),
-                                   float(eps))
+        return normalised_by_batch.run(input, weight, bias, running_mean, running_var,
+                                       float(momentum), float(eps))
     if running_mean is None or running_var is None:
         raise RuntimeError("batch_norm: running_mean and running_var must be defined in evaluation "
                            "mode")
@@ -127,8 +136,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         wanted = "positive during training" if training else "non-negative"
         raise ValueError(f"batch_norm eps must be {wanted}, but got {eps}")
     if training:
-        size = tuple(input.shape)
-        if len(size) > 1 and math.prod(size[:1] + size[2:]) == 1:
+        size = input.sig.shape
+        if len(size) > 1 and math.prod((size[0], *size[2:])) == 1:
             raise ValueError(f"Expected more than 1 value per channel when training, got input "
                              f"size {input.shape}")
     return _normalised(input, weight, bias, running_mean, running_var, training, momentum, eps)
@@ -196,8 +205,8 @@ def _follow(have, new, momentum: float) -> None:
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None,
                   use_input_stats=True, momentum=0.1, eps=1e-5):
     """Normalise each channel of each sample over its places, or by running statistics."""
-    _check_channels("instance_norm", input, running_mean=running_mean, running_var=running_var,
-                    weight=weight, bias=bias)
+    _check_channels("instance_norm", input.sig, _sig(running_mean), _sig(running_var),
+                    _sig(weight), _sig(bias))
     if not use_input_stats:
         return _normalised(input, weight, bias, running_mean, running_var, False, momentum, eps)
     places = math.prod(input.shape[2:])

@@ -19,7 +19,12 @@ def _weight_of_target(rows, x, target, weight):
     """The weight of a row's class: 1 without weights."""
     if weight is None:
         return e.const(1, x.dtype)
-    return rows.sum(e.where(rows.position == target, weight, 0))
+    return rows.sum(e.where(_chosen(rows, target), weight, 0))
+
+
+def _chosen(rows, target):
+    """Whether this is the target's place; in 32 bits, for classes that do not exist are refused."""
+    return e.cast(rows.position, dt.int32) == e.cast(target, dt.int32)
 
 
 def _kept(target, ignored, value):
@@ -36,13 +41,15 @@ def _results(rows, loss, own, target, weight, ignored, *more):
 def entropies(rows, x: each, target: once, weight: along, *, ignored, smoothing):
     """Of each row of logits: the loss, the log of the sum of exponentials, and with weights the
     class's own."""
-    largest = rows.max(x)
+    largest = rows.top(x)
     shift = e.where(e.call("abs", largest) == math.inf, e.const(0, x.dtype), largest)
-    here = rows.position == target
-    total, chosen = rows.sums(e.call("exp", x - shift), e.where(here, x, 0))
-    lse = e.call("log", total) + shift
+    above = x - shift
+    total, chosen = rows.sums(e.call("exp_falling", above),
+                              e.where(_chosen(rows, target), above, 0))
+    log_total = e.call("log", total)
+    lse = log_total + shift
     own = _weight_of_target(rows, x, target, weight)
-    loss = own * (lse - chosen)
+    loss = own * (log_total - chosen)
     if smoothing is not None:
         apart = lse - x
         spread = rows.sum(apart if weight is None else weight * apart) / rows.count
@@ -54,7 +61,7 @@ def entropies(rows, x: each, target: once, weight: along, *, ignored, smoothing)
 def entropy_slopes(rows, x: each, target: once, weight: along, g: once, divisor: once, lse: once, *,
                    ignored, smoothing):
     """The gradient of the logits."""
-    here = rows.position == target
+    here = _chosen(rows, target)
     own = _weight_of_target(rows, x, target, weight)
     likely = e.call("exp", x - lse)
     if smoothing is None:
@@ -72,7 +79,7 @@ def entropy_slopes(rows, x: each, target: once, weight: along, g: once, divisor:
 @row_program
 def likelihoods(rows, x: each, target: once, weight: along, *, ignored):
     """Of each row of log-probabilities: minus that of the class, and with weights its own."""
-    chosen = rows.sum(e.where(rows.position == target, x, 0))
+    chosen = rows.sum(e.where(_chosen(rows, target), x, 0))
     own = _weight_of_target(rows, x, target, weight)
     return _results(rows, -own * chosen, own, target, weight, ignored)
 
@@ -83,7 +90,7 @@ def likelihood_slopes(rows, x: each, target: once, weight: along, g: once, divis
     """The gradient of the log-probabilities."""
     own = e.const(1, x.dtype) if weight is None else weight
     scale = g * own if divisor is None else g * own / divisor
-    return rows.each(e.where((rows.position == target) & (target != ignored), -scale, 0))
+    return rows.each(e.where(_chosen(rows, target) & (target != ignored), -scale, 0))
 
 
 @row_program
@@ -182,7 +189,8 @@ def class_entropy(input: T, target, weight, ignore_index, reduction, smoothing):
     dim = _class_dim(input.sig.rank)
     losses, lse, *weights = entropies(input, target, weight, dims=(dim,), ignored=ignore_index,
                                       smoothing=smoothing)
-    loss, divisor = _finished(losses, weights, target, ignore_index, input.shape[dim], reduction)
+    loss, divisor = _finished(losses, weights, target, ignore_index, input.sig.shape[dim],
+                              reduction)
     return loss, (input, target, weight, ignore_index, smoothing, lse, divisor)
 
 
@@ -208,7 +216,8 @@ def class_likelihood(input: T, target, weight, ignore_index, reduction):
     dim = _class_dim(input.sig.rank)
     found = likelihoods(input, target, weight, dims=(dim,), ignored=ignore_index)
     losses, *weights = found if weight is not None else (found,)
-    loss, divisor = _finished(losses, weights, target, ignore_index, input.shape[dim], reduction)
+    loss, divisor = _finished(losses, weights, target, ignore_index, input.sig.shape[dim],
+                              reduction)
     return loss, (input, target, weight, ignore_index, divisor)
 
 

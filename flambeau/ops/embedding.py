@@ -37,9 +37,11 @@ def embedding(weight: T, indices, padding_idx=-1, scale_grad_by_freq=False, spar
 
 
 @embedding.gradient
-def embedding(g, weight_meta, indices, padding_idx, scale_grad_by_freq):
+def embedding(g, weight_meta, indices, padding_idx, scale_grad_by_freq, sparse):
     flat, width = _flat(indices), weight_meta.shape[1]
     g = engine.reshape(g, (-1, width))
+    if sparse:
+        return _sparse_gradient(g, weight_meta, flat, padding_idx, scale_grad_by_freq)
     if scale_grad_by_freq:
         counts = registry["bincount"](flat, None, weight_meta.shape[0])
         often = registry["index_select"](counts, 0, flat)
@@ -50,6 +52,17 @@ def embedding(g, weight_meta, indices, padding_idx, scale_grad_by_freq):
     if engine.recording():
         return table.index_add(0, flat, g)
     return table.index_add_(0, flat, g)
+
+
+def _sparse_gradient(g, weight_meta, flat, padding_idx, scale_grad_by_freq):
+    """The rows that were looked up, as a tensor in coordinates."""
+    if scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse "
+                           "gradients")
+    if padding_idx is not None and padding_idx >= 0:
+        used = engine.tensor(np.flatnonzero(engine.to_array(flat) != padding_idx))
+        flat, g = (registry["index_select"](x, 0, used) for x in (flat, g))
+    return engine.sparse_rows(weight_meta.shape, flat, g)
 
 
 @composite(method=False)
@@ -133,9 +146,10 @@ def _largest(weight, flat, bags: np.ndarray, n: int, padding: int):
     return registry["where"](engine.tensor(filled[:, None]), rows, 0.0), chosen
 
 
-def _bagged(weight, flat, bags: np.ndarray, n: int, mode: str, padding: int, each_weight, by_freq):
+def _bagged(weight, flat, bags: np.ndarray, n: int, mode: str, padding: int, each_weight, by_freq,
+            sparse: bool):
     """Sums or means of the rows in each bag."""
-    rows = embedding(weight, flat, -1, by_freq)
+    rows = embedding(weight, flat, padding if sparse else -1, by_freq, sparse)
     keep = flat != padding
     if each_weight is not None:
         rows = rows * engine.reshape(each_weight, (-1, 1))
@@ -205,7 +219,8 @@ def functional_embedding_bag(input, weight, offsets=None, max_norm=None, norm_ty
     bags, n = _bag_numbers(flat.numel(), offsets, include_last_offset)
     if mode == "max":
         return _largest(weight, flat, bags, n, padding)[0]
-    return _bagged(weight, flat, bags, n, mode, padding, each_weight, scale_grad_by_freq)
+    return _bagged(weight, flat, bags, n, mode, padding, each_weight, scale_grad_by_freq,
+                   sparse)
 
 
 @composite(method=False)

@@ -27,7 +27,7 @@ def _operand(name: str, input, dtype):
 @row_program
 def shares(rows, x: each):
     """Each exponential's share of a row's sum of them."""
-    raised = rows.draft(exp(x - rows.max(x)))
+    raised = rows.draft(e.call("exp_falling", x - rows.top(x)))
     return rows.each(raised / rows.sum(raised))
 
 
@@ -40,8 +40,8 @@ def shares_slopes(rows, g: each, out: each):
 @row_program
 def log_shares(rows, x: each):
     """The logarithms of the shares, without dividing."""
-    shifted = x - rows.max(x)
-    return rows.each(shifted - registry["log"](rows.sum(exp(shifted))))
+    shifted = x - rows.top(x)
+    return rows.each(shifted - registry["log"](rows.sum(e.call("exp_falling", shifted))))
 
 
 @row_program

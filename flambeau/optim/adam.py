@@ -58,16 +58,18 @@ class Adam(RuleOptimizer):
         return (*names, "max_exp_avg_sq") if group["amsgrad"] else names
 
     def numbers(self, counts, group):
-        beta1, beta2 = (number(beta, group) for beta in group["betas"])
+        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        if not (type(lr) is type(beta1) is type(beta2) is float):
+            lr, beta1, beta2 = (number(v, group) for v in (lr, beta1, beta2))
         t = counts["step"]
         return {
-            "lr": number(group["lr"], group),
+            "lr": lr,
             "beta1": beta1,
             "beta2": beta2,
             "unbias1": 1 - beta1**t,
             "unbias2": 1 - beta2**t,
             "eps": group["eps"],
-            "decay": number(group["weight_decay"], group),
+            "decay": number(decay, group),
             "decoupled": group["decoupled_weight_decay"],
         }
 

@@ -258,8 +258,8 @@ class Reader:
             raise self.broken(f"record {name!r}: {error}") from error
         return found
 
-    def read_into(self, name: str, target: memoryview) -> None:
-        """Fill memory with a record, and compare with its sum."""
+    def read_into(self, name: str, target: memoryview, sums: Sums | None = None) -> None:
+        """Fill memory with a record, and compare with its sum, now or as soon as `sums` can."""
         record = self.find(name)
         if record.size < len(target):
             raise self.broken(f"record {name!r} has {record.size} bytes where a storage needs "
@@ -271,8 +271,12 @@ class Reader:
         for start in range(0, len(target), PIECE):
             piece = target[start:start + PIECE]
             self._file.read_into(at + start, piece)
-            crc = checksum.crc32(piece, crc)
-        self._check(name, record, crc)
+            if sums is None:
+                crc = checksum.crc32(piece, crc)
+        if sums is None:
+            self._check(name, record, crc)
+        else:
+            sums.submit(lambda: self._check(name, record, checksum.crc32(target)))
 
     def _check(self, name: str, record: Record, crc: int) -> None:
         # A writer told not to compute sums leaves zero.
@@ -287,6 +291,28 @@ class Reader:
         if order not in ("little", "big"):
             raise self.broken(f"unknown byte order {order!r:.20}")
         return order
+
+
+class Sums:
+    """Comparisons that a second thread makes while the first goes on reading."""
+
+    def __init__(self):
+        self._pool, self._under_way = None, []
+
+    def submit(self, compare) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1)
+        self._under_way.append(self._pool.submit(compare))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if self._pool is None:
+            return
+        self._pool.shutdown(cancel_futures=kind is not None)
+        for each in self._under_way if kind is None else ():
+            each.result()
 
 
 def _widened(extra: bytes, size: int, packed: int, start: int) -> tuple[int, int, int]:

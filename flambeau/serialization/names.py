@@ -72,9 +72,10 @@ REBUILDS = {
     "torch._utils._rebuild_device_tensor_from_cpu_tensor": rebuild.tensor_of_device,
     "torch._tensor._rebuild_from_type_v2":          rebuild.of_type,
     "torch.nn.parameter._rebuild_buffer":           rebuild.buffer,
+    "torch._utils._rebuild_sparse_tensor":          rebuild.sparse_tensor,
     "torch.serialization._get_layout":              rebuild.layout,
     **{name: Missing(name) for name in (
-        "torch._utils._rebuild_sparse_tensor", "torch._utils._rebuild_qtensor",
+        "torch._utils._rebuild_qtensor",
         "torch._utils._rebuild_nested_tensor", "torch._utils._rebuild_wrapper_subclass",
         "torch._utils._rebuild_device_tensor_from_numpy")},
 }  # fmt: skip

@@ -67,6 +67,22 @@ def reduced(x: Tensor):
     return rebuild.of_type, (made[0], type(x), made[1], state)
 
 
+class _Layout:
+    """A layout, which files call by its name."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __reduce__(self):
+        return rebuild.layout, (self.name,)
+
+
+def reduced_sparse(x: Any):
+    """(function, arguments) that make a tensor in coordinates again."""
+    return rebuild.sparse_tensor, (_Layout("torch.sparse_coo"), (
+        x._indices(), x._values(), x.size(), x.is_coalesced()))
+
+
 def _attributes(x: Tensor) -> dict:
     """What the user has put on a tensor; Tensor itself knows which those are."""
     if not x.__dict__ or not x.is_leaf:
@@ -124,6 +140,8 @@ class Pickler(_PurePickler):
         if isinstance(obj, Tensor) and type(obj).__reduce_ex__ is Tensor.__reduce_ex__:
             func, args = reduced(obj)
             rest, more = (), {}
+        elif isinstance(obj, Tensor) and obj.is_sparse:
+            func, args = reduced_sparse(obj)
         super().save_reduce(func, args, *rest, obj=obj, **more)
 
     def _save_tensor(self, x):

@@ -11,7 +11,7 @@ from flambeau.cli.picture import Canvas, Colour, png
 from flambeau.cli.terminal import chart, shades
 
 Mistake = tuple[numpy.ndarray, int, int]  # a picture, what it is, what was read
-MISTAKES = 12  # that are shown
+MISTAKES = 6  # that are shown
 INK, PAPER, FAINT = (38, 38, 46), (255, 255, 255), (214, 214, 222)
 FLAME, EMBER = (228, 87, 46), (160, 40, 20)
 
@@ -50,7 +50,7 @@ def in_terminal(history: list[float], images: Tensor, labels: Tensor, guesses: T
         cells = "".join(f"{n:>3}" if n else "  ." for n in counts[digit])
         rows.append(f"  {digit}             {cells}")
     parts.append("\n".join(rows))
-    shown = mistakes(images, labels, guesses)[:6]
+    shown = mistakes(images, labels, guesses)
     if shown:
         blocks = [shades(picture) for picture, _, _ in shown]
         lines = ["", "Read wrong:"]
@@ -110,9 +110,9 @@ def _between(first: Colour, last: Colour, share: float) -> Colour:
     return red, green, blue
 
 
-def _gallery(canvas: Canvas, shown: list[Mistake], left: int, top: int, cell: int = 6) -> None:
+def _gallery(canvas: Canvas, shown: list[Mistake], left: int, top: int, cell: int = 8) -> None:
     for k, (picture, is_, read) in enumerate(shown):
-        x, y = left + (k % 3) * 60, top + (k // 3) * 76
+        x, y = left + (k % 2) * 90, top + (k // 2) * 104
         grey = 255 - (255 * picture).astype(numpy.uint8)
         canvas.picture(x, y, numpy.repeat(grey[:, :, None], 3, axis=2), cell)
-        canvas.text(x, y + 8 * cell + 6, f"{is_} NOT {read}", EMBER, 2)
+        canvas.text(x, y + 8 * cell + 8, f"{is_} NOT {read}", EMBER, 2)

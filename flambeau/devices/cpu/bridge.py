@@ -29,7 +29,7 @@ GIL_THRESHOLD = 1 << 16
 
 _SYMBOLS = ("PyLong_AsVoidPtr", "PyLong_AsSsize_t", "PyFloat_AsDouble", "PyErr_Occurred",
             "PyList_Append", "PyObject_Free", "PyEval_SaveThread", "PyEval_RestoreThread",
-            "Py_IncRef", "Py_DecRef", "PyObject_Vectorcall")
+            "Py_IncRef", "Py_DecRef", "PyObject_Vectorcall", "PyObject_GetBuffer")
 
 
 class MethodDef(ctypes.Structure):
@@ -84,8 +84,7 @@ class Native:
     def unwatched(self) -> Callable:
         """The callable that nobody is told of: for the one who is told, and for other threads."""
         if self._unwatched is None:
-            self._unwatched = _new_function(define(self.name, self.address, _METH_FASTCALL), None,
-                                            None)
+            self._unwatched = fast_function(self.address, self.name)
         assert self._unwatched is not None
         return self._unwatched
 
@@ -97,6 +96,11 @@ def function_at(address: int, name: str):
     Watch.called[id(found.array)] = found
     found.function = _new_function(definition, id(found.array), None)
     return found.function
+
+
+def fast_function(address: int, name: str) -> Callable:
+    """A Python callable for a METH_FASTCALL function at an address that nobody is ever told of."""
+    return _new_function(define(name, address, _METH_FASTCALL), None, None)
 
 
 def unwatched(function):
@@ -234,6 +238,7 @@ class Jit:
         add("_Py_NoneStruct", id(None))
         add("PyTuple_Type", id(tuple))
         add("flambeau_watch", ctypes.addressof(Watch.word))
+        add("flambeau_buffer_of", ctypes.addressof(BUFFER_OF))
         library = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
         for name in LIBM:
             for spelled in (name, name + "f"):
@@ -315,6 +320,32 @@ if hasattr(os, "register_at_fork"):
 _FIELDS = ("address", "nbytes", "free", "owner", "changed")
 _FREE_AT, _CHANGED_AT, _VERSION_AT, _KEPT_AT = 32, 48, 56, 64
 _SIZE = 72
+
+#: the function that gives an object whose buffer is shown as that of a tensor
+BUFFER_OF = ctypes.c_void_p()
+
+# int getbuffer(self, view, flags): the second word of a view is whom it belongs to.
+BUFFER_IR = """
+@flambeau_buffer_of = external global ptr
+declare i32 @PyObject_GetBuffer(ptr, ptr, i32)
+
+define i32 @tensor_getbuffer(ptr %self, ptr %view, i32 %flags) {
+  %ownerp = getelementptr ptr, ptr %view, i64 1
+  store ptr null, ptr %ownerp
+  %args = alloca ptr
+  store ptr %self, ptr %args
+  %of = load ptr, ptr @flambeau_buffer_of
+  %shown = call ptr @PyObject_Vectorcall(ptr %of, ptr %args, i64 1, ptr null)
+  %none = icmp eq ptr %shown, null
+  br i1 %none, label %refused, label %given
+refused:
+  ret i32 -1
+given:
+  %result = call i32 @PyObject_GetBuffer(ptr %shown, ptr %view, i32 %flags)
+  call void @Py_DecRef(ptr %shown)
+  ret i32 %result
+}
+"""
 
 STORAGE_IR = f"""
 declare i32 @PyList_Append(ptr, ptr)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 
-from .bridge import STORAGE_IR, THUNK_IR, Watch, make_storage_type
+from .bridge import BUFFER_IR, STORAGE_IR, THUNK_IR, Watch, make_storage_type
 from .objects import addresses, cache
 
 ALIGNMENT = 64
@@ -21,9 +21,9 @@ BATCH, BATCH_BYTES = 64, 1 << 17
 #: idle bytes in large blocks beyond which they are returned to the system
 IDLE_LIMIT = 1 << 30
 
-_dealloc, Watch.thunk = addresses(cache().key(STORAGE_IR + THUNK_IR),
-                                  ("storage_dealloc", "native_thunk"),
-                                  lambda: STORAGE_IR + THUNK_IR)
+_IR = STORAGE_IR + THUNK_IR + BUFFER_IR
+_dealloc, Watch.thunk, getbuffer = addresses(
+    cache().key(_IR), ("storage_dealloc", "native_thunk", "tensor_getbuffer"), lambda: _IR)
 Storage: type = make_storage_type(_dealloc)
 
 _pools: dict[int, list] = {}

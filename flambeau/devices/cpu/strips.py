@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from array import array
 
-from .bridge import wrapper_ir
+from .bridge import jit, wrapper_ir
 from .compile import cache, load_or_build
+from .matmul.text import Code, module
 from .threads import DECLARATION
 
 #: shorter rows are better copied by vectors
@@ -88,6 +89,42 @@ define void @copy_rows(ptr %out, ptr %x, i64 %where) {{
 
 # -- several parts in one call ---------------------------------------------------------------------
 
+
+def copy_row() -> tuple[str, dict]:
+    """void @copy_row(ptr to, ptr from, i64 bytes): a short row by vectors, of which the last may
+    overlap the one before; a long one by the C library."""
+    w, widest = Code(), jit().bits // 8
+    w.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
+
+    def copy(at, n: int) -> None:
+        type_ = f"i{8 * n}" if n <= 8 else f"<{n} x i8>"
+        value = w.emit(f"load {type_}, ptr {w.at('%from', at)}, align 1")
+        w.do(f"store {type_} {value}, ptr {w.at('%to', at)}, align 1")
+
+    def vectors() -> None:
+        last = w.sub("%n", widest)
+        w.loop(0, last, widest, lambda at, _: copy(at, widest))
+        copy(last, widest)
+
+    def ends(n: int):
+        def both() -> None:
+            copy(0, n)
+            copy(w.sub("%n", n), n)
+
+        return lambda: w.when(w.is_("sge", "%n", n), both, ends(n // 2) if n > 2 else single)
+
+    def single() -> None:
+        w.when(w.is_("sge", "%n", 1), lambda: copy(0, 1))
+
+    def short() -> None:
+        w.when(w.is_("sge", "%n", widest), vectors, ends(widest // 2))
+
+    w.when(w.is_("slt", "%n", LEAST), short, lambda: w.do(
+        "call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %n, i1 false)"))
+    text = w.function("copy_row", "ptr %to, ptr %from, i64 %n", "internal ")
+    return text.replace(" #0 {", " #0 alwaysinline {", 1), w.declared
+
+
 #: parts that one call joins at most
 MOST = 8
 
@@ -124,15 +161,14 @@ def _joining(name: str, parts: int) -> str:
 """ for k in range(parts))
     copies = "".join(f"""  %s{k} = mul i64 %i, %n{k}
   %from{k} = getelementptr i8, ptr %x{k}, i64 %s{k}
-  call void @llvm.memcpy.p0.p0.i64(ptr %at{k}, ptr %from{k}, i64 %n{k}, i1 false)
+  call void @copy_row(ptr %at{k}, ptr %from{k}, i64 %n{k})
   %at{k + 1} = getelementptr i8, ptr %at{k}, i64 %n{k}
 """ for k in range(parts))
     stores = "".join(f"""  %p.{g} = getelementptr ptr, ptr %context, i64 {i}
   store ptr %{g}, ptr %p.{g}
 """ for i, g in enumerate(given))
     return f"""{DECLARATION}
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-
+{module([copy_row()])}
 define internal void @rows(ptr %context, i64 %begin, i64 %end) {{
 entry:
 {loads}  br label %head

@@ -23,11 +23,12 @@ from .floats import (
 
 # -- the error function ------------------------------------------------------------------------
 
-# erf(x) / x - 1 in x**2 for |x| < 0.92, and -log(erfc(x)) in x from there to 4
-ERF_CENTRE_32 = (8.39977802e-05, -0.000815005042, 0.00520171458, -0.0268596914, 0.112837009,
-                 -0.376126349, 0.128379166)
-ERF_SIDE_32 = (-1.6435697e-06, 4.61779127e-05, -0.000597743492, 0.00476357527, -0.0264310185,
-               0.11009448, 0.631814539, 1.13023758, -0.000320441526)
+# erf(x) / x - 1 in x**2 for |x| < 1.35, and erf(x) in x - 2.67 from there to 3.95, where it is 1
+ERF_CENTRE_32 = (-6.78121887e-06, 9.95291266e-05, -0.000824322517, 0.00519859651, -0.0268544741,
+                 0.112835228, -0.37612614, 0.128379151)
+ERF_SIDE_32 = (-7.07457957e-06, 2.77644062e-06, 7.36023867e-05, -0.000151251894, -2.73373535e-05,
+               0.000712237612, -0.00202704384, 0.003626497, -0.00453275815, 0.00400008168,
+               -0.00241487031, 0.000904344546, 0.999840617)
 # erf(x) / x - 1 in x**2 for |x| < 0.75
 ERF_CENTRE_64 = (
     -9.502840894774706e-10, 1.4413879289095029e-08, -1.63332293434337e-07, 1.646038320985815e-06,
@@ -47,10 +48,10 @@ ERFCX = (
 
 
 def erf_single(x: Expr) -> Expr:
-    """A polynomial near 0, else 1 - exp(-p(|x|)); past 4 it is 1."""
+    """One polynomial near 0 and another up to where it is 1: cheaper than any exponential."""
     a = absolute(x)
-    side = 1 - exp(-polynomial(clamp(a, high=4.0), ERF_SIDE_32))
-    return where(a < 0.92, fma(x, polynomial(x * x, ERF_CENTRE_32), x), copysign(side, x))
+    side = clamp(polynomial(clamp(a, high=3.95) - 2.67, ERF_SIDE_32), high=1.0)
+    return where(a < 1.35, fma(x, polynomial(x * x, ERF_CENTRE_32), x), copysign(side, x))
 
 
 def _erfcx_right(x: Expr) -> Expr:

@@ -167,7 +167,7 @@ class Passage(flambeau.autograd.Function):
     def forward(ctx, seen, *tensors):
         ctx.seen = seen
         ctx.set_materialize_grads(False)
-        return tuple(t.view_as(t) for t in tensors)
+        return tensors  # as they are, so that an op in place after this one keeps the way back
 
     @staticmethod
     def backward(ctx, *grads):

@@ -117,10 +117,12 @@ class DistributedDataParallel(Module, Joinable):
                 alike.setdefault(tensor.dtype, []).append(tensor.detach())
         with flambeau.no_grad():
             for tensors in alike.values():
-                flat = flambeau.cat([tensor.reshape(-1) for tensor in tensors])
+                here, sizes = self.process_group.rank() == source, [t.numel() for t in tensors]
+                flat = (flambeau.cat([tensor.reshape(-1) for tensor in tensors]) if here
+                        else flambeau.empty(sum(sizes), dtype=tensors[0].dtype))
                 collectives.broadcast(flat, group=self.process_group, group_src=source)
-                if self.process_group.rank() != source:
-                    pieces = flat.split([tensor.numel() for tensor in tensors])
+                if not here:
+                    pieces = flat.split(sizes)
                     for tensor, piece in zip(tensors, pieces, strict=True):
                         tensor.copy_(piece.view(tensor.shape))
 

@@ -21,6 +21,12 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         lengths, order = flambeau.sort(lengths, descending=True)
         order = order.to(input.device)
         input = input.index_select(batch_dim, order)
+    data, batch_sizes = _packed(input, lengths, batch_first)
+    return PackedSequence(data, batch_sizes, order, None)
+
+
+def _packed(input, lengths, batch_first):
+    """Data and batch sizes of sequences in order of falling length; one node of a graph."""
     sizes = lengths.tolist()
     if batch_first:
         input = input.transpose(0, 1)
@@ -32,7 +38,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
         part = input[start:end, :batch]
         parts.append(part.reshape(-1, *input.shape[2:]))
         start = end
-    return PackedSequence(flambeau.cat(parts), flambeau.tensor(batch_sizes), order, None)
+    return flambeau.cat(parts), flambeau.tensor(batch_sizes)
 
 
 def _check_lengths(input, sizes):
@@ -62,6 +68,15 @@ def _check_lengths(input, sizes):
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
     """The padded batch, and the length of each sequence in it."""
     data, batch_sizes, _, unsorted = sequence
+    padded, lengths = _padded(data, batch_sizes, batch_first, padding_value, total_length)
+    if unsorted is not None:
+        padded = padded.index_select(0 if batch_first else 1, unsorted)
+        lengths = lengths[unsorted.cpu()]
+    return padded, lengths
+
+
+def _padded(data, batch_sizes, batch_first, padding_value, total_length):
+    """Sequences side by side, and their lengths, in the order they are packed in."""
     sizes = batch_sizes.tolist()
     batch, steps = sizes[0], len(sizes)
     if total_length is not None and total_length < steps:
@@ -83,9 +98,6 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
         parts.append(data.new_full(shape, padding_value))
     padded = flambeau.cat(parts)
     lengths = flambeau.tensor([sum(size > i for size in sizes) for i in range(batch)])
-    if unsorted is not None:
-        padded = padded.index_select(1, unsorted)
-        lengths = lengths[unsorted.cpu()]
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 

@@ -68,7 +68,8 @@ class RandomSampler(Sampler[int]):
         generator = self._stream(seed)
         whole, rest = divmod(self.num_samples, CHUNK if self.replacement else n)
         if self.replacement:
-            for size in [CHUNK] * whole + [rest]:
+            # Lazily: "forever" is often written as a huge num_samples.
+            for size in itertools.chain(itertools.repeat(CHUNK, whole), [rest]):
                 yield from flambeau.randint(n, (size,), generator=generator).tolist()
         else:
             for _ in range(whole):

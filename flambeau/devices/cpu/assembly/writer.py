@@ -201,11 +201,16 @@ class Variable:
 
 
 class Function(Text):
-    """A function being written; its arguments are its attributes."""
+    """A function being written; its arguments are its attributes.
 
-    def __init__(self, name: str, arguments: str, result: str = "void", local: bool = False):
+    A local one is seen only by the others of its module; a raw one is given Python's arguments as
+    they are, and has no wrapper that unpacks them.
+    """
+
+    def __init__(self, name: str, arguments: str, result: str = "void", local: bool = False,
+                 raw: bool = False):
         super().__init__()
-        self.name, self.result, self.local = name, result, local
+        self.name, self.result, self.local, self.raw = name, result, local, raw
         self.parameters = [a.split() for a in arguments.split(", ")] if arguments else []
         self.locals: list[str] = []
         for type_, argument in self.parameters:
@@ -468,7 +473,7 @@ def module_text(functions: list[Function]) -> str:
     declared: dict[str, str] = {}
     for f in functions:
         declared.update({n: text for n, text in f.declared.items() if n not in own})
-    bodies = [f.text() + ("" if f.local else _wrapper(f)) for f in functions]
+    bodies = [f.text() + ("" if f.local or f.raw else _wrapper(f)) for f in functions]
     return "".join(bodies) + "\n".join(declared.values()) + _PYTHON + ATTRIBUTES
 
 

@@ -52,6 +52,12 @@ def many_registers() -> bool:
 
 
 @functools.cache
+def adds_pairs() -> bool:
+    """Whether an instruction adds products of pairs of bfloat16 to sums: see pairs.py."""
+    return jit().bits == 512 and "avx512bf16" in jit().linker.has
+
+
+@functools.cache
 def host_tile(dtype: str) -> Tile:
     """The tile that suits this machine's registers."""
     bits = jit().bits

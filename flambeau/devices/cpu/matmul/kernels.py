@@ -9,7 +9,7 @@ from ....core.record import Record
 from .. import threads
 from ..objects import addresses, cache
 from . import scratch
-from .host import host_tile, many_registers
+from .host import adds_pairs, host_tile, many_registers
 
 #: dtype of operands -> dtype of sums
 SUMS = {"float32": "float32", "float64": "float64", "float16": "float32", "bfloat16": "float32"}
@@ -35,14 +35,16 @@ def driver(sums: str) -> int:
 
 
 @functools.cache
-def packer(dtype: str) -> int:
-    """The address of the pack function of operands of a dtype."""
-    from .pack import pack_text
+def packer(dtype: str, paired: bool = False) -> int:
+    """The address of the pack function of operands of a dtype, one by one or in pairs of k."""
+    from .pack import Pack
+    from .pairs import PairPack
     from .text import module
 
-    name, tile = f"pack_{dtype}", host_tile(SUMS[dtype])
+    name, tile = f"pack_{'pairs_' if paired else ''}{dtype}", host_tile(SUMS[dtype])
+    make = PairPack if paired else Pack
     (found,) = addresses(cache().key(name), (name,),
-                         lambda: module([pack_text(tile, dtype, name)]))
+                         lambda: module([make(tile, dtype).text(name)]))
     return found
 
 
@@ -81,9 +83,11 @@ class Tiles:
     writes an activation (see tile.py); `finish_name` tells it from others.
     """
 
-    def __init__(self, dtype: str, name: str = "square", finish=None, finish_name: str = ""):
-        self.family, self.dtype = family(name, SUMS[dtype]), dtype
-        self.finish, self.stem = finish, f"tile_{name}_{dtype}{finish_name}"
+    def __init__(self, dtype: str, name: str = "square", finish=None, finish_name: str = "",
+                 paired: bool = False):
+        self.family, self.dtype, self.paired = family(name, SUMS[dtype]), dtype, paired
+        self.finish = finish
+        self.stem = f"tile_{name}_{'pairs_' if paired else ''}{dtype}{finish_name}"
         self.table = array("q", bytes(16 * self.family.rows * self.family.vectors))
         self.address = self.table.buffer_info()[0]
 
@@ -108,6 +112,7 @@ class Tiles:
         self.table[start:start + rows] = array("q", found)
 
     def _text(self, names, vectors: int, masked: bool) -> str:
+        from .pairs import add_products
         from .text import module
         from .tile import DotKernel, Kernel
 
@@ -115,10 +120,12 @@ class Tiles:
             Kernel, vectors)
         tile = host_tile(SUMS[self.dtype])
         source = "" if self.family.name == "square" else self.dtype
-        return module(make(tile, r, width, masked, self.dtype, self.finish, source).text(name)
-                      for r, name in enumerate(names, 1))
+        more = {"add": functools.partial(add_products, instruction=adds_pairs())} if (
+            self.paired) else {}
+        return module(make(tile, r, width, masked, self.dtype, self.finish, source,
+                           **more).text(name) for r, name in enumerate(names, 1))
 
 
 @functools.cache
-def tiles(dtype: str, name: str = "square") -> Tiles:
-    return Tiles(dtype, name)
+def tiles(dtype: str, name: str = "square", paired: bool = False) -> Tiles:
+    return Tiles(dtype, name, paired=paired)

@@ -28,12 +28,9 @@ _TOGETHER = 4  # panels that are copied at a time
 _AHEAD = 12  # rows from the one being copied to the one being fetched: they may be pages apart
 
 
-def pack_text(tile: Tile, source: str, name: str) -> tuple[str, dict]:
-    """The pack function of operands of dtype `source`, and the declarations it needs."""
-    return _Pack(tile, source).text(name)
+class Pack:
+    """Writes the pack function of operands of dtype `source`."""
 
-
-class _Pack:
     def __init__(self, tile: Tile, source: str):
         self.t, self.source, self.w = tile, source, Code()
         self.memory, self.size = _MEMORY[source]
@@ -49,16 +46,45 @@ class _Pack:
         thin = w.op("and", w.is_("slt", "%pitch", self.t.lanes * self.t.size),
                     w.is_("sgt", w.mul("%lanes", self.t.size), "%pitch"), "i1")
         thin = w.op("and", thin, flat, "i1")
-        deep = w.is_("eq", "%step", self.size)
+        deep = self.is_deep()
         w.when(thin, self._thin_panels, lambda: w.when(flat, self._copy, lambda: w.when(
-            deep, lambda: self._groups(self._turn), lambda: self._groups(self._gather))))
+            deep, self.deep, lambda: self._groups(self._gather))))
         return w.function(name, ARGUMENTS), w.declared
+
+    def is_deep(self) -> str:
+        """Whether k is contiguous."""
+        return self.w.is_("eq", "%step", self.size)
+
+    def deep(self) -> None:
+        self._groups(self._turn)
 
     def wide(self, value: str, lanes: int) -> str:
         return widened(self.w, value, self.narrow, lanes) if self.narrow else value
 
     def vector(self, lanes: int) -> str:
         return f"<{lanes} x {self.memory}>"
+
+    def lanes_at(self, place: str, mask=None) -> str:
+        """A vector of contiguous lanes, as panels have them; of masked ones, only some."""
+        w, lanes = self.w, self.t.lanes
+        type_ = self.vector(lanes)
+        if mask is None:
+            value = w.emit(f"load {type_}, ptr {place}, align {self.size}")
+        else:
+            suffix = {"float": "f32", "double": "f64", "half": "f16", "i16": "i16"}[self.memory]
+            value = w.call(f"llvm.masked.load.v{lanes}{suffix}.p0", type_, [
+                ("ptr", place), (f"<{lanes} x i1>", mask), (type_, "zeroinitializer")])
+        return self.wide(value, lanes)
+
+    def gathered(self, rows: list[str], byte: str) -> str:
+        """A vector of lanes, each so many bytes after the start of its row."""
+        w, lanes = self.w, self.t.lanes
+        value = "poison"
+        for i, row in enumerate(rows):
+            scalar = w.emit(f"load {self.memory}, ptr {w.at(row, byte)}, align {self.size}")
+            value = w.emit(f"insertelement {self.vector(lanes)} {value}, {self.memory} {scalar}, "
+                           f"i64 {i}")
+        return self.wide(value, lanes)
 
     # -- contiguous lanes --------------------------------------------------------------------
 
@@ -106,7 +132,7 @@ class _Pack:
                          span)
 
     def _thin_rows(self, together: int, base: str, to: str, apart: str) -> None:
-        w, t = self.w, self.t
+        w = self.w
         ahead = w.mul("%step", _AHEAD)
 
         def body(_, at):
@@ -114,8 +140,7 @@ class _Pack:
             w.call("llvm.prefetch.p0", "void", [
                 ("ptr", w.at(source, ahead)), ("i32", "0"), ("i32", "3"), ("i32", "1")])
             for _ in range(together):
-                value = w.emit(f"load {self.vector(t.lanes)}, ptr {source}, align {self.size}")
-                self.store(self.wide(value, t.lanes), panel)
+                self.store(self.lanes_at(source), panel)
                 source, panel = w.at(source, apart), w.at(panel, "%panel")
             return [w.at(at[0], "%step"), w.at(at[1], "%pitch")]
 
@@ -126,28 +151,18 @@ class _Pack:
         whole = w.is_("sge", count, t.lanes)
 
         def part() -> None:
-            bits = f"i{8 * self.size}"
             many = f"<{t.lanes} x i32>"
             room = w.emit(f"trunc i64 {count} to i32")
             one = w.emit(f"insertelement {many} poison, i32 {room}, i64 0")
             all_ = w.emit(f"shufflevector {many} {one}, {many} poison, {many} zeroinitializer")
             lanes = ", ".join(f"i32 {i}" for i in range(t.lanes))
             mask = w.emit(f"icmp slt {many} <{lanes}>, {all_}")
-            self._rows(range(1), base, to, (mask, bits))
+            self._rows(range(1), base, to, mask)
 
         w.when(whole, lambda: self._rows(range(1), base, to, None), part)
 
     def _rows(self, vectors, base: str, to: str, mask) -> None:
         w, t = self.w, self.t
-        type_ = self.vector(t.lanes)
-
-        def one(place: str) -> str:
-            if mask is None:
-                return w.emit(f"load {type_}, ptr {place}, align {self.size}")
-            suffix = {"float": "f32", "double": "f64", "half": "f16", "i16": "i16"}[self.memory]
-            return w.call(f"llvm.masked.load.v{t.lanes}{suffix}.p0", type_, [
-                ("ptr", place), (f"<{t.lanes} x i1>", mask[0]), (type_, "zeroinitializer")])
-
         lines = max(1, len(vectors) * t.lanes * self.size // 64)
         ahead = w.mul("%step", _AHEAD)
 
@@ -156,13 +171,13 @@ class _Pack:
             for line in range(lines):
                 w.call("llvm.prefetch.p0", "void", [
                     ("ptr", w.at(later, 64 * line)), ("i32", "0"), ("i32", "3"), ("i32", "1")])
-            found = [one(w.at(at[0], v * t.lanes * self.size)) for v in vectors]
+            found = [self.lanes_at(w.at(at[0], v * t.lanes * self.size), mask) for v in vectors]
             panel = at[1]
             for v, value in zip(vectors, found, strict=True):
                 if v and v % t.vectors == 0:
                     panel = w.at(panel, "%panel")
                 beside = v % t.vectors * t.lanes * t.size
-                self.store(self.wide(value, t.lanes), w.at(panel, beside))
+                self.store(value, w.at(panel, beside))
             return [w.at(at[0], "%step"), w.at(at[1], "%pitch")]
 
         w.loop(0, "%k", 1, body, [("ptr", base), ("ptr", to)])
@@ -252,16 +267,10 @@ class _Pack:
         self._one_by_one(self._sources(base, count), "0", to)
 
     def _one_by_one(self, rows: list[str], start: str, to: str) -> None:
-        w, t = self.w, self.t
-        type_ = self.vector(t.lanes)
+        w = self.w
 
         def body(k, at):
-            byte = w.mul(k, "%step")
-            value = "poison"
-            for i, row in enumerate(rows):
-                scalar = w.emit(f"load {self.memory}, ptr {w.at(row, byte)}, align {self.size}")
-                value = w.emit(f"insertelement {type_} {value}, {self.memory} {scalar}, i64 {i}")
-            self.store(self.wide(value, t.lanes), at[0])
+            self.store(self.gathered(rows, w.mul(k, "%step")), at[0])
             return [w.at(at[0], "%pitch")]
 
         w.loop(start, "%k", 1, body, [("ptr", to)])

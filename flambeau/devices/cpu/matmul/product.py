@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from .block import DIRECT, HERE, PANELS, SHARED, WORDS
-from .host import Tile, caches, host_tile
+from .host import Tile, adds_pairs, caches, host_tile
 from .kernels import SIZES, SUMS, Family, Tiles, driver, drivers, packer, tiles
 from .tile import COLUMN, PLAIN, ROWS, SCALED
 
@@ -73,6 +73,11 @@ def choose(tile: Tile, m: int, n: int, k: int, batch: int, a: Matrix, b: Matrix,
     return Cut(DOWN, narrow or n >= 8 * tile.columns, SHARED)
 
 
+def in_pairs(dtype: str, k: int) -> bool:
+    """Whether a product of panels is sooner computed two steps of k at a time."""
+    return dtype == "bfloat16" and k % 2 == 0 and adds_pairs()
+
+
 # -- blocks ------------------------------------------------------------------------------------
 
 
@@ -122,11 +127,14 @@ class Product:
         batch = len(self.offsets) // 4
         self.work = m * n * k * batch >> 4
         cut = cut or choose(tile, m, n, k, batch, a, b, dtype != tile.dtype)
+        paired = kernels is None and cut.family == "square" and in_pairs(dtype, k)
+        if paired:
+            k, a, b = k // 2, Matrix(a.down, 2 * a.right), Matrix(2 * b.down, b.right)
         values = {"batch": batch, "offsets": self.offsets.buffer_info()[0], "m": m, "n": n, "k": k,
                   "turned": turned}
         self._describe(values, dtype, a, b, c_row, cut)
         self._add(values, dtype, d, alpha, beta)
-        _cut_up(values, tile, m, n, k, dtype, cut, kernels or tiles(dtype, cut.family))
+        _cut_up(values, tile, m, n, k, dtype, cut, kernels or tiles(dtype, cut.family, paired))
         values["alone"] = (batch == 1 and cut.route == EACH and not values["spare_a"]
                            and not any(self.offsets))
         self.words = array("q", [self.work, *_IN_ORDER(values)])
@@ -166,11 +174,11 @@ def _cut_up(values: dict, tile: Tile, m: int, n: int, k: int, dtype: str, cut: C
         grain=_grain(m, n, k, cut, shape), tiles=kernels.need(n), tile_rows=shape.rows,
         tile_columns=shape.columns, tile_shift=shape.lanes.bit_length() - 1,
         tile_group=8 * shape.rows, tile_masked=8 * shape.rows * shape.vectors,
-        packer_a=packer(dtype) if pack_a else 0,
-        packer_b=packer(dtype) if pack_b != DIRECT else 0,
+        packer_a=packer(dtype, kernels.paired) if pack_a else 0,
+        packer_b=packer(dtype, kernels.paired) if pack_b != DIRECT else 0,
         spare_a=room_a + room_b, spare_at=room_a,
         spare_b=_room(min(width, all_columns), k, tile) if shared else 0,
-        ahead=shape.columns * SIZES[dtype] if pack_b == DIRECT else 512)
+        ahead=shape.columns * SIZES[dtype] if pack_b == DIRECT else 1024)
 
 
 def _grain(m: int, n: int, k: int, cut: Cut, shape: Family) -> int:

@@ -42,6 +42,7 @@ class Kernel(Record):
     out: str = ""  # dtype of C and D, if not that of the sums
     finish: Callable | None = None
     source: str = ""  # dtype of S and V, if not that of the sums: panels have that of the sums
+    add: Callable | None = None  # add(writer, tile, left, right, sums), if not their product
 
     def text(self, name: str) -> tuple[str, dict]:
         """The function of this name, and the declarations it needs (see text.module)."""
@@ -153,8 +154,7 @@ class _Tile:
             place = w.emit(f"getelementptr i8, ptr {row}, i64 %so")
             left = self._everywhere(place, self.source)
             for v in range(self.k.vectors):
-                after[r, v] = w.call(f"llvm.fmuladd.v{t.lanes}f{8 * t.size}", t.vector, [
-                    (t.vector, left), (t.vector, right[v]), (t.vector, phis[r, v])])
+                after[r, v] = self._added(left, right[v], phis[r, v])
         w.do(f"%so1 = add i64 %so, {s_step}")
         w.do(f"%vp1 = getelementptr i8, ptr %vp, i64 {v_step}")
         w.do("%left1 = sub i64 %left, 1")
@@ -168,6 +168,13 @@ class _Tile:
               for p in self.places]])
         w.start("summed")
         return after
+
+    def _added(self, left: str, right: str, sums: str) -> str:
+        t = self.t
+        if self.k.add is not None:
+            return self.k.add(self.w, t, left, right, sums)
+        return self.w.call(f"llvm.fmuladd.v{t.lanes}f{8 * t.size}", t.vector, [
+            (t.vector, left), (t.vector, right), (t.vector, sums)])
 
     # -- what becomes of the sums --------------------------------------------------------------
 
@@ -206,9 +213,10 @@ class _Tile:
         beta, rows = self._number("beta"), self.rows_from("%d", self.word("d_row"))
         found = {}
         for r, v in self.places:
-            scaled = w.emit(f"fmul {t.vector} {beta}, {addend(rows[r], v)}")
+            # Rounded as torch does it, which half precision shows: the scaled sum, then all of it.
+            scaled = w.emit(f"fmul {t.vector} {alpha}, {sums[r, v]}")
             found[r, v] = w.call(f"llvm.fmuladd.v{t.lanes}f{8 * t.size}", t.vector, [
-                (t.vector, alpha), (t.vector, sums[r, v]), (t.vector, scaled)])
+                (t.vector, beta), (t.vector, addend(rows[r], v)), (t.vector, scaled)])
         return found
 
     def _row(self, row: str, v: int) -> str:

@@ -1,0 +1,136 @@
+"""Known paths in machine code: a trace's state and the calls it expects, laid out as words."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from array import array
+
+from ..devices.cpu import bridge
+from ..devices.cpu.assembly.hop_words import ARGUMENT, KINDS, MOST, RECORD, STATE
+from ..devices.cpu.objects import addresses, cache
+from ..engine.front_parts import slot_offset
+from ..engine.tensor import Tensor
+from .phantom import Phantom
+
+_NEXT = RECORD.index("next")
+_OUTSIDE = KINDS.index("outside")
+
+
+@functools.cache
+def hop():
+    """The native function, see devices/cpu/assembly/hop.py."""
+    for name in ("PyThread_get_thread_ident", "PyDict_Next", "PyDict_Size", "PyType_GenericAlloc",
+                 "PyObject_RichCompareBool"):
+        bridge.jit().publish(name, ctypes.cast(
+            getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "node", "mem"))
+
+    def written() -> str:
+        from ..devices.cpu.assembly import hop as text
+        from ..devices.cpu.assembly.writer import module_text
+
+        return module_text(text.build(offsets))
+
+    (address,) = addresses(cache().key(f"hop {offsets}"), ("hop",), written, True)
+    return bridge.fast_function(address, "hop")
+
+
+class Listed:
+    """A list or a tuple among the arguments, with tensors in it."""
+
+    __slots__ = ("kind", "parts")
+
+    def __init__(self, kind: type, parts: list):
+        self.kind, self.parts = kind, parts
+
+
+def flattened(expects) -> list:
+    """What is expected of all arguments; elements of a list come after it."""
+    return [e for one in expects for e in (one, *(one.parts if one.__class__ is Listed else ()))]
+
+
+class Record:
+    """A call that leads from one step to another, as native code compares it."""
+
+    __slots__ = ("_keep", "address", "words")
+
+    def __init__(self, step, names: tuple[str, ...]):
+        rows: list[int] = []
+        keep: list = []
+        flat = flattened(step.expects)
+        for e in flat:
+            row = self._row(e, keep)
+            rows += [*row, *[0] * (ARGUMENT - len(row))]
+        said = {
+            "op": id(step.op), "grad": id(step.grad), "step": id(step),
+            "sig": id(step.result.traced), "node": id(step.result.node), "next": 0,
+            "names": id(names), "named": len(names), "count": len(step.expects),
+            "rows": len(flat),
+        }
+        self.words = array("q", [*(said[name] for name in RECORD), *rows])
+        self.address = self.words.buffer_info()[0]
+        self._keep = (keep, names, step.op, step.grad, step.result)
+
+    @staticmethod
+    def _row(e, keep: list) -> list[int]:
+        kind = e.__class__
+        if kind is int:
+            return [KINDS.index("value"), e]
+        if e is float:
+            return [KINDS.index("float")]
+        keep.append(e)
+        if kind.__name__ == "Outside":
+            keep.append((e.tensor, e.sig, e.plain, e.node))
+            return [_OUTSIDE, e.number, id(e.tensor), id(e.sig), id(e.plain), id(e.node)]
+        if kind is Listed:
+            return [KINDS.index(e.kind.__name__), len(e.parts), id(e.kind)]
+        name = "number" if type(e.value) is float else "constant"
+        return [KINDS.index(name), id(e.value)]
+
+    @staticmethod
+    def possible(step, names) -> bool:
+        return (len(flattened(step.expects)) <= MOST and not step.changes
+                and type(step.result).__name__ == "Result")
+
+    def lead_to(self, record: Record | None) -> None:
+        """What is expected after this call."""
+        self.words[_NEXT] = 0 if record is None else record.address
+
+
+class State:
+    """What native code knows of a trace."""
+
+    __slots__ = ("_keep", "address", "at", "paused", "words")
+
+    def __init__(self, tagged: list):
+        self.paused = False
+        self.at: list = [None]
+        said = {"at": id(self.at), "tagged": id(tagged), "type": id(Phantom), "tensor": id(Tensor),
+                "tuple": id(tuple), "float": id(float), "thread": threading.get_ident()}
+        self.words = array("q", [said.get(name, 0) for name in STATE])
+        self.address = self.words.buffer_info()[0]
+        self._keep: tuple = ()
+
+    def begin(self, step, values: list, outside: list, numbers: list) -> None:
+        """A new segment, with lists of its own."""
+        words, self._keep = self.words, (values, outside, numbers)
+        words[_VALUES_AT], words[_OUTSIDE_AT] = id(values), id(outside)
+        words[_NUMBERS_AT] = id(numbers)
+        self.go(step)
+
+    def go(self, step) -> None:
+        """The trace is at another step."""
+        self.at[0] = step
+        following = step.next
+        record = None if following is None or self.paused else following.record
+        self.words[0] = 0 if record is None else record.address
+
+    def pause(self, paused: bool) -> None:
+        """Whether calls are not to be followed for a while."""
+        self.paused = paused
+        self.go(self.at[0])
+
+
+_VALUES_AT, _OUTSIDE_AT, _NUMBERS_AT = map(STATE.index, ("values", "outside", "numbers"))

@@ -1,0 +1,110 @@
+"""A program that runs again without Python in between: guards, memory and gradients in one call.
+
+Only what every call is given anew is left to Python: arguments, and the memory of results that
+are handed out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from array import array
+
+from ..devices.cpu import bridge
+from ..devices.cpu.assembly.player_words import CHANGED, PLAN, ROW
+from ..devices.cpu.foundry import machine_code
+from ..engine.front_parts import slot_offset
+from ..engine.tensor import Tensor, new
+from .program import taken
+
+__all__ = ["CHANGED", "Replay"]
+
+
+_CONTENTS = 16  # where a cell has its contents
+
+
+@functools.cache
+def _play():
+    for name in ("Py_DecRef", "PyType_GenericAlloc"):
+        bridge.jit().publish(name, ctypes.cast(
+            getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad"))
+    return machine_code("player", ("play",), offsets)["play"]
+
+
+class Replay:
+    """One run of a program, as `play` is told of it.
+
+    guarded: (tensor, signature, node) of all that must be as it was
+    cells: (cell, what must be in it)
+    fixed: place among the program's inputs -> a tensor that is always the same
+    grads: (leaf, signature, number of the result) whose memory is used again
+    kept: (value, signature, number of the result, offset) that are handed out
+    """
+
+    def __init__(self, program, guarded, cells, fixed: dict, grads, kept, numbers):
+        self.program, self.kept, self.numbers = program, kept, numbers
+        self.guarded, self.cells = guarded, cells
+        program.prepare()
+        first = 2 + len(program.results)
+        place = {id(x): first + k for k, x in fixed.items() if k < program.outside}
+        # A tensor that is read at two places is told of at the first; the rest are told again.
+        rows = [(x, sig, node, -1) for x, sig, node in guarded if id(x) not in place]
+        known = {id(x): (sig, node) for x, sig, node in guarded}
+        rows += [(x, *known[id(x)], first + k) for k, x in fixed.items() if k < program.outside]
+        self._guards = array("q", [w for x, sig, node, at in rows
+                                   for w in (id(x), id(sig), id(node), at)])
+        self._grads = array("q", [w for leaf, sig, n in grads
+                                  for w in (id(leaf), id(sig), 2 + n, 0)])
+        own = {n for _, _, n in grads}
+        self.pools = [(2 + n, n, *pool) for n, pool in enumerate(program.pools) if n not in own]
+        self._keep = (rows, grads, cells)
+        self._words = array("q", [w for cell, value in cells
+                                  for w in (id(cell) + _CONTENTS, id(value))])
+        said = {
+            "words": _address(self._words), "word_count": len(cells),
+            "guards": _address(self._guards), "guard_count": len(rows),
+            "grads": _address(self._grads), "grad_count": len(self._grads) // ROW,
+            "table": program.table_address, "failed": program.failed_address,
+            "work": program.work, "code": program.entry, "type": id(Tensor),
+        }
+        self._plan = array("q", [said[name] for name in PLAN])
+        self.address = _address(self._plan)
+        self.play = _play()
+        self.first = first
+
+    def guards_hold(self) -> bool:
+        """The same comparisons in Python."""
+        return all(x.sig is sig and x.node is node for x, sig, node in self.guarded) and all(
+            cell.cell_contents is value for cell, value in self.cells)
+
+    def run(self, moving) -> dict | int:
+        """Run on tensors (place among the inputs, tensor) that are not fixed; the values handed
+        out, or why nothing was done."""
+        program = self.program
+        table = program.table
+        if self.numbers:
+            program.put_numbers(self.numbers)
+        made = {}
+        for at, n, pool, nbytes in self.pools:
+            made[n] = mem = taken(pool, nbytes)
+            table[at] = mem.address
+        for k, x in moving:
+            table[self.first + k] = x.ptr
+        refused = self.play(self.address, 0)
+        if refused:
+            return refused
+        if program.failed[0]:
+            program.refuse()
+        values = {}
+        for k, sig, n, offset in self.kept:
+            x = new(Tensor)
+            x.sig, x.node = sig, None
+            x.mem = mem = made[n]
+            x.ptr = mem.address + offset
+            values[k] = x
+        return values
+
+
+def _address(words: array) -> int:
+    return words.buffer_info()[0] if words else 0

@@ -1,0 +1,22 @@
+"""What `hop.py` reads and writes, as words in memory."""
+
+from __future__ import annotations
+
+#: of a trace: the call expected next, the list that holds the step it is at, its lists, and types
+STATE = ("record", "at", "values", "outside", "tagged", "numbers", "type", "tensor",
+         "tuple", "float", "thread")
+
+#: of a call: what it is, which step it leads to, what it makes, and the call expected after it
+RECORD = ("op", "grad", "step", "sig", "node", "next", "names", "named", "count",
+          "rows")
+
+#: words of an argument: its kind and up to five that say which it is
+ARGUMENT = 6
+
+#: a value of the path; a tensor from outside: number, tensor, its signatures while it is traced
+#: and otherwise, node; any number; a value that is compared; a number that is compared
+#: a list or a tuple of so many elements, which follow, and its type
+KINDS = ("value", "outside", "float", "constant", "number", "list", "tuple")
+
+#: so many arguments, with the elements of lists, a call may have that is followed here
+MOST = 32

@@ -1,0 +1,71 @@
+"""Runs a program again where nothing that it depends on has changed, in one call.
+
+Compares tensors with what the caller knows of them, finds their memory, gives gradients that
+nobody else holds their memory again, and calls the program.
+"""
+
+from __future__ import annotations
+
+from .gather import Layout, none
+from .player_words import CHANGED, HELD, PAIR, PLAN, ROW
+from .writer import Function, Value
+
+_REFERENCES, _TYPE, _ADDRESS, _VERSION = 0, 8, 16, 56
+
+
+def _field(owner: Value, offset: int, type_: str = "ptr") -> Value:
+    return owner.at("i8", offset).load(type_)
+
+
+def build(offsets) -> list[Function]:
+    layout = Layout(offsets)
+    f = Function("play", "ptr plan, i64 zero", "i64")
+    numbers = ("word_count", "guard_count", "grad_count", "work")
+    words = {name: f.plan.load("i64" if name in numbers else "ptr", i)
+             for i, name in enumerate(PLAN)}
+    table = words["table"]
+
+    def demand(condition: Value, otherwise: int) -> None:
+        with f.when(condition ^ True):
+            f.give(f.const("i64", otherwise))
+
+    with f.each(0, words["word_count"]) as i:
+        pair = words["words"].at("i64", i * PAIR)
+        demand(pair.load("ptr").load("i64") == pair.load("i64", 1), CHANGED)
+    with f.each(0, words["guard_count"]) as i:
+        row = words["guards"].at("i64", i * ROW)
+        tensor, slot = row.load("ptr"), row.load("i64", 3)
+        demand(layout.get(f, tensor, "sig") == row.load("ptr", 1), CHANGED)
+        demand(layout.get(f, tensor, "node") == row.load("ptr", 2), CHANGED)
+        with f.when(slot >= 0):
+            table.store(layout.address(f, tensor), slot)
+    with f.each(0, words["grad_count"]) as i:
+        row = words["grads"].at("i64", i * ROW)
+        gradient = layout.gradient(f, row.load("ptr"))
+        demand(gradient != f.const("ptr", 0), HELD)
+        memory = layout.get(f, gradient, "mem")
+        # References are counted in 32 bits by some versions of Python, and above is something else.
+        for owner in (gradient, memory):
+            demand(_field(owner, _REFERENCES, "i32") == 1, HELD)
+        demand(_field(gradient, _TYPE) == words["type"], HELD)
+        demand(layout.get(f, gradient, "sig") == row.load("ptr", 1), HELD)
+        demand(layout.get(f, gradient, "node") == none(f), HELD)
+        boxed = _field(memory, _ADDRESS)
+        table.store(f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {boxed.name})"),
+                    row.load("i64", 2))
+    f.do(f"call void {words['code'].name}(ptr {table.name}, ptr {words['failed'].name}, "
+         f"i64 {words['work'].name})")
+    with f.each(0, words["grad_count"]) as i:
+        leaf = words["grads"].at("i64", i * ROW).load("ptr")
+        old = layout.gradient(f, leaf)
+        made = f.calls("PyType_GenericAlloc", "ptr", words["type"], f.const("i64", 0))
+        with f.when(made != f.const("ptr", 0)):
+            for name in ("sig", "mem", "ptr", "node"):
+                value = layout.get(f, old, name)
+                f.do(f"call void @Py_IncRef(ptr {value.name})")
+                made.at("i8", layout.offsets[name]).store(value)
+            layout.get(f, made, "mem").at("i8", _VERSION).store(f.const("i64", 0))
+            leaf.at("i8", layout.offsets["_grad"]).store(made)
+            f.calls("Py_DecRef", "void", old)
+    f.give(f.const("i64", 0))
+    return [f]

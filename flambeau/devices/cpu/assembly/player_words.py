@@ -1,0 +1,13 @@
+"""What `player.py` is told by its caller, and what it answers, as words in memory."""
+
+from __future__ import annotations
+
+#: what the caller says, one word each
+PLAN = ("words", "word_count", "guards", "guard_count", "grads", "grad_count", "table", "failed",
+        "work", "code", "type")
+#: words of a row about memory: an address, and the word that must be there
+PAIR = 2
+#: words of a row: tensor, signature, node, place in the table; or leaf, signature, place, nothing
+ROW = 4
+#: answers: nothing was done because a tensor is another, or a gradient is held by somebody
+CHANGED, HELD = 1, 2

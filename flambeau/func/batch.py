@@ -1,0 +1,113 @@
+"""vmap: a function of one example becomes a function of a batch.
+
+The function is run once for each example and the results are stacked, so every op, custom
+Functions and branches on values work; whatever `grad` and `vjp` do inside is done per example.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+from flambeau import Tensor
+
+from . import tree
+
+RANDOMNESS = ("error", "different", "same")
+
+
+def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
+         chunk_size: int | None = None) -> Callable:
+    """func over dimension `in_dims` of its arguments; results are stacked along `out_dims`."""
+    if randomness not in RANDOMNESS:
+        raise RuntimeError("Only allowed values for randomness are 'error', 'different', or "
+                           f"'same'. Got {randomness}")
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
+
+    @functools.wraps(func)
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        name = getattr(func, "__name__", repr(func))
+        dims = _dims_of(in_dims, args, name)
+        given, named = tree.leaves(args), tree.leaves(kwargs)
+        dims += [0 if isinstance(x, Tensor) else None for x in named]
+        size, dims = _size_of(given + named, dims, name)
+        slices = [x.unbind(d) if d is not None else None
+                  for x, d in zip(given + named, dims, strict=True)]
+        state, results = flambeau.get_rng_state(), []
+        for k in range(size):
+            if randomness == "same":
+                flambeau.set_rng_state(state)
+            here = [x if s is None else s[k] for x, s in zip(given + named, slices, strict=True)]
+            results.append(func(*tree.filled(args, here[:len(given)]),
+                                **tree.filled(kwargs, here[len(given):])))
+        if randomness == "error" and not flambeau.equal(state, flambeau.get_rng_state()):
+            raise RuntimeError(
+                "vmap: called random operation while in randomness error mode. Please either use "
+                "the 'same' or 'different' randomness flags on vmap or perform the randomness "
+                "operation out of vmap")
+        return _stacked(results, out_dims, name)
+
+    return batched
+
+
+def _dims_of(in_dims: Any, args: tuple, name: str) -> list:
+    def unfit() -> Exception:
+        return ValueError(
+            f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with the "
+            "structure of inputs: it must be an int, None, or a nest that mirrors them")
+    if not isinstance(in_dims, (int, tuple, list)):
+        raise ValueError(f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): expected `in_dims` to "
+                         "be int or a (potentially nested) tuple matching the structure of "
+                         f"inputs, got: {type(in_dims)}.")
+    if not args:
+        raise ValueError(f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, "
+                         "or you are trying to vmap over a function with no inputs.")
+    return tree.spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, args, unfit)
+
+
+def _size_of(values: list, dims: list, name: str) -> tuple[int, list]:
+    """The number of examples, and each dimension counted from the front."""
+    sizes: list[int] = []
+    found: list[int | None] = []
+    for x, d in zip(values, dims, strict=True):
+        if d is None:
+            found.append(None)
+            continue
+        if not isinstance(x, Tensor):
+            raise ValueError(f"vmap({name})(<inputs>): Got in_dim={d} for an input but the input "
+                             f"is of type {type(x)}. We cannot vmap over non-Tensor arguments, "
+                             "please use None as the respective in_dim")
+        if not -x.dim() <= d < x.dim():
+            raise ValueError(f"vmap({name})(<inputs>): Got in_dim={d} for some input, but that "
+                             f"input is a Tensor of dimensionality {x.dim()} so expected in_dim "
+                             f"to satisfy -{x.dim()} <= in_dim < {x.dim()}.")
+        sizes.append(x.shape[d])
+        found.append(d % x.dim())
+    if not sizes:
+        raise ValueError(f"vmap({name})(<inputs>): at least one of the inputs must be batched: "
+                         "all of in_dims are None")
+    if len(set(sizes)) > 1:
+        raise ValueError("vmap: Expected all tensors to have the same size in the mapped "
+                         f"dimension, got sizes {sizes} for the mapped dimension")
+    if sizes[0] == 0:
+        raise ValueError(f"vmap({name})(<inputs>): the mapped dimension has size 0")
+    return sizes[0], found
+
+
+def _stacked(results: list, out_dims: Any, name: str) -> Any:
+    def unfit() -> Exception:
+        return ValueError(f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not "
+                          "compatible with the structure of outputs")
+    shape = results[0]
+    dims = tree.spread(tuple(out_dims) if isinstance(out_dims, list) else out_dims, shape, unfit)
+    columns = zip(*map(tree.leaves, results), strict=True)
+    whole = []
+    for column, d in zip(columns, dims, strict=True):
+        if not isinstance(column[0], Tensor):
+            raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type "
+                             f"{type(column[0])}. Did you mean to set out_dims= to None for it?")
+        whole.append(column[0] if d is None else flambeau.stack(column, d))
+    return tree.filled(shape, whole)

@@ -1,0 +1,264 @@
+"""Gradients and Jacobians of functions, as functions; they nest.
+
+Each level differentiates with respect to fresh leaves of its own. What it gives keeps its graph
+where a tensor from outside, an outer level's leaf or a parameter, has a part in it, and only there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+from flambeau import Tensor
+from flambeau.autograd import grad as _gradient
+
+from . import tree
+from .batch import vmap
+
+
+def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
+    """The gradient of func, which gives one number, with respect to its arguments `argnums`."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def slope(*args: Any, **kwargs: Any) -> Any:
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return slope
+
+
+def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0,
+                   has_aux: bool = False) -> Callable:
+    """(gradient, value) of func, which gives one number."""
+    @functools.wraps(func)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        with _Level() as level:
+            chosen = _chosen(args, argnums)
+            fresh = level.fresh(chosen)
+            out = func(*_replaced(args, argnums, fresh), **kwargs)
+            out, aux = _parted(out, has_aux)
+            if not isinstance(out, Tensor):
+                raise RuntimeError("Expected f(*args) to return a Tensor, got "
+                                   f"{type(out).__name__}")
+            if out.dim() != 0:
+                raise RuntimeError("Expected f(*args) to return a scalar tensor, got tensor with "
+                                   f"{out.dim()} dims. Maybe you wanted to use the vjp or jacrev "
+                                   "APIs instead?")
+            found = tree.filled(fresh, level.gradients([out], fresh, [None]))
+            found, out, aux = level.left((found, out, aux))
+        return found, ((out, aux) if has_aux else out)
+
+    return both
+
+
+def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
+    """(func(*primals), a function from cotangents to their products with the Jacobian)."""
+    with _Level() as level:
+        fresh = level.fresh(primals)
+        out, aux = _parted(func(*fresh), has_aux)
+        told = level.left((out, aux))
+
+    def pull(*cotangents: Any) -> Any:
+        given = cotangents[0] if len(cotangents) == 1 else cotangents
+        with flambeau.enable_grad():
+            found = tree.filled(fresh, level.gradients(tree.leaves(out), fresh,
+                                                       tree.leaves(given)))
+        return level.left(found)
+
+    return (told[0], pull, told[1]) if has_aux else (told[0], pull)
+
+
+def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False,
+        has_aux: bool = False) -> tuple:
+    """(func(*primals), the product of its Jacobian with the tangents).
+
+    Found by going back twice: the product with cotangents is linear in them, and its transpose
+    is the one that is wanted.
+    """
+    with _Level() as level:
+        fresh = level.fresh(tuple(primals))
+        out, aux = _parted(func(*fresh), has_aux)
+        outs = tree.leaves(out)
+        seeds = [flambeau.zeros_like(o, requires_grad=True) for o in outs]
+        back = level.gradients(outs, fresh, seeds)
+        pairs = [(b, t) for b, t in zip(back, tree.leaves(tuple(tangents)), strict=True)
+                 if b.requires_grad]
+        level.own.update(map(id, seeds))
+        level.kept += seeds
+        pushed = _gradient([b for b, _ in pairs], seeds, [t for _, t in pairs],
+                           create_graph=True, allow_unused=True) if pairs else [None] * len(outs)
+        product = tree.filled(out, [flambeau.zeros_like(o) if p is None else p
+                                    for o, p in zip(outs, pushed, strict=True)])
+        out, product, aux = level.left((out, product, aux))
+    return (out, product, aux) if has_aux else (out, product)
+
+
+def linearize(func: Callable, *primals: Any) -> tuple:
+    """(func(*primals), the function that takes tangents to their products with the Jacobian)."""
+    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
+
+
+def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False,
+           chunk_size: int | None = None, _preallocate_and_copy: bool = False) -> Callable:
+    """The Jacobian of func, one row after the other."""
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        with _Level() as level:
+            chosen = _chosen(args, argnums)
+            fresh = level.fresh(chosen)
+            out, aux = _parted(func(*_replaced(args, argnums, fresh), **kwargs), has_aux)
+            whole = [tree.filled(fresh, level.rows(o, fresh)) for o in tree.leaves(out)]
+            found, aux = level.left((tree.filled(out, [_Box(w) for w in whole]), aux))
+        return (found, aux) if has_aux else found
+
+    return jacobian
+
+
+def jacfwd(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *,
+           chunk_size: int | None = None, randomness: str = "error") -> Callable:
+    """The Jacobian of func, one column after the other."""
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        chosen = _chosen(args, argnums)
+        inputs, told = tree.leaves(chosen), []
+
+        def along(*directions: Tensor) -> Any:
+            found = jvp(lambda *xs: func(*_replaced(args, argnums, tree.filled(chosen, xs)),
+                                         **kwargs), tuple(inputs), directions, has_aux=has_aux)
+            told.append(found)
+            return found[1]
+
+        columns = []
+        for k, x in enumerate(inputs):
+            basis = flambeau.eye(x.numel(), dtype=x.dtype).reshape(-1, *x.shape)
+            rest = [flambeau.zeros_like(y) for y in inputs]
+            swept = vmap(lambda d, k=k, rest=rest: along(*rest[:k], d, *rest[k + 1:]), out_dims=-1,
+                         randomness=randomness)(basis)
+            columns.append([c.reshape(*c.shape[:-1], *x.shape) for c in tree.leaves(swept)])
+        whole = [tree.filled(chosen, [c[j] for c in columns]) for j in range(len(columns[0]))]
+        found = tree.mapped(_opened, tree.filled(told[0][0], [_Box(w) for w in whole]))
+        return (found, told[0][2]) if has_aux else found
+
+    return jacobian
+
+
+def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:
+    """The second derivatives of func."""
+    return jacrev(jacrev(func, argnums), argnums)
+
+
+class _Box:
+    """A nest that stands where a leaf was."""
+
+    def __init__(self, content: Any):
+        self.content = content
+
+
+def _opened(x: Any) -> Any:
+    return x.content if isinstance(x, _Box) else x
+
+
+class _Level:
+    """One differentiation: its leaves, and what may be told outside of it."""
+
+    def __init__(self) -> None:
+        self.own: set[int] = set()
+        self.kept: list[Tensor] = []  # alive as long as their ids are in `own`
+
+    def __enter__(self) -> _Level:
+        self.recording = flambeau.is_grad_enabled()
+        self.switch = flambeau.enable_grad()
+        self.switch.__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self.switch.__exit__(*failure)
+
+    def fresh(self, values: Any) -> Any:
+        """The values, to differentiate with respect to; joined to the graph they come from."""
+        def one(x: Any) -> Any:
+            if not isinstance(x, Tensor):
+                raise ValueError("expected the arguments that are differentiated to be tensors, "
+                                 f"got {type(x).__name__}")
+            if x.requires_grad and self.recording:
+                return x.view_as(x)
+            leaf = x.detach().requires_grad_()
+            self.own.add(id(leaf))
+            self.kept.append(leaf)
+            return leaf
+        return tree.mapped(one, values)
+
+    def gradients(self, outs: list, fresh: Any, cotangents: list) -> list:
+        inputs = tree.leaves(fresh)
+        pairs = [(o, c) for o, c in zip(outs, cotangents, strict=True)
+                 if isinstance(o, Tensor) and o.requires_grad]
+        if not pairs:
+            return [flambeau.zeros_like(x) for x in inputs]
+        found = _gradient([o for o, _ in pairs], inputs, [c for _, c in pairs],
+                          create_graph=True, allow_unused=True)
+        return [flambeau.zeros_like(x) if g is None else g
+                for x, g in zip(inputs, found, strict=True)]
+
+    def rows(self, out: Tensor, fresh: Any) -> list:
+        """For each input the Jacobian of one output: its shape, then the input's."""
+        each = [self.gradients([element], fresh, [None])
+                for element in out.reshape(-1).unbind()] if out.numel() else []
+        return [flambeau.stack(column).reshape(*out.shape, *x.shape)
+                for column, x in zip(zip(*each, strict=True), tree.leaves(fresh), strict=True)]
+
+    def left(self, values: Any) -> Any:
+        """What leaves the level: without a graph, unless somebody outside has a part in it."""
+        def one(x: Any) -> Any:
+            if isinstance(x, _Box):
+                return tree.mapped(one, x.content)
+            if isinstance(x, Tensor) and x.requires_grad and not (
+                    self.recording and self._reaches_outside(x)):
+                return x.detach()
+            return x
+        return tree.mapped(one, values)
+
+    def _reaches_outside(self, x: Tensor) -> bool:
+        if x.grad_fn is None:
+            return id(x) not in self.own
+        seen, ahead = set(), [x.grad_fn]
+        while ahead:
+            node = ahead.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            self.kept.append(node)  # so that no other node gets this id meanwhile
+            leaf = getattr(node, "variable", None)
+            if leaf is not None and id(leaf) not in self.own:
+                return True
+            ahead += [before for before, _ in node.next_functions if before is not None]
+        return False
+
+
+def _chosen(args: tuple, argnums: int | tuple[int, ...]) -> Any:
+    try:
+        return args[argnums] if isinstance(argnums, int) else tuple(args[k] for k in argnums)
+    except IndexError:
+        raise RuntimeError(f"Got argnum={argnums}, but only {len(args)} positional inputs"
+                           ) from None
+
+
+def _replaced(args: tuple, argnums: int | tuple[int, ...], values: Any) -> tuple:
+    changed = list(args)
+    if isinstance(argnums, int):
+        changed[argnums] = values
+    else:
+        for k, value in zip(argnums, values, strict=True):
+            changed[k] = value
+    return tuple(changed)
+
+
+def _parted(out: Any, has_aux: bool) -> tuple:
+    if not has_aux:
+        return out, None
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise RuntimeError("has_aux=True: the function must return a tuple (output, aux), got "
+                           f"{type(out).__name__}")
+    return out

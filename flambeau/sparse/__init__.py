@@ -1,0 +1,92 @@
+"""Functions of sparse tensors, under torch.sparse's names."""
+
+from __future__ import annotations
+
+import contextlib
+
+from flambeau import Tensor, sparse_coo_tensor, stack, tensor
+from flambeau.assemble import coo_ops
+
+__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "spdiags",
+           "sum"]
+
+
+def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix and another, sparse or strided.
+
+    >>> import flambeau as torch
+    >>> x = torch.eye(2).to_sparse()
+    >>> torch.sparse.mm(x, torch.tensor([[1., 2.], [3., 4.]]))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
+    return coo_ops.mm(mat1, mat2)
+
+
+def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta=1.0, alpha=1.0) -> Tensor:
+    """beta mat + alpha mat1 @ mat2, where mat1 is sparse."""
+    return coo_ops.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def sum(input: Tensor, dim=None, dtype=None) -> Tensor:
+    """The sum of all elements, or along dimensions: sparse while sparse dimensions remain."""
+    return coo_ops.sum_(_sparse("sum", input), dim, dtype=dtype)
+
+
+def softmax(input: Tensor, dim: int, *, dtype=None) -> Tensor:
+    """Softmax over the elements that are there, as if all others were minus infinity."""
+    return coo_ops.softmax(_sparse("softmax", input), dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype=None) -> Tensor:
+    """The logarithm of `softmax`."""
+    return coo_ops.log_softmax(_sparse("log_softmax", input), dim, dtype)
+
+
+def spdiags(diagonals: Tensor, offsets: Tensor, shape, layout=None) -> Tensor:
+    """A sparse matrix with the rows of `diagonals` as its diagonals at `offsets`."""
+    rows, columns = shape
+    diagonals = diagonals.reshape(-1, diagonals.shape[-1])
+    if len(set(offsets.reshape(-1).tolist())) != offsets.numel():
+        raise RuntimeError(f"spdiags: offsets must be unique, got {offsets.tolist()}")
+    places, found = [], []
+    for k, offset in enumerate(offsets.reshape(-1).tolist()):
+        for column in range(max(offset, 0), min(columns, rows + offset, diagonals.shape[1])):
+            places.append((column - offset, column))
+            found.append(diagonals[k, column])
+    if not places:
+        return sparse_coo_tensor(size=tuple(shape), dtype=diagonals.dtype)
+    at = tensor(places).t().contiguous()
+    return sparse_coo_tensor(at, stack(found), tuple(shape)).coalesce()
+
+
+class check_sparse_tensor_invariants(contextlib.ContextDecorator):
+    """Indices are checked whenever a tensor is made from them, so this changes nothing."""
+
+    def __init__(self, enable: bool = True):
+        self.enabled = enable
+
+    @staticmethod
+    def is_enabled() -> bool:
+        return True
+
+    @staticmethod
+    def enable() -> None:
+        """Checks are always made."""
+
+    @staticmethod
+    def disable() -> None:
+        """Checks cost little and stay."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return False
+
+
+def _sparse(name: str, x: Tensor) -> Tensor:
+    if not (isinstance(x, Tensor) and x.is_sparse):
+        raise RuntimeError(f"sparse.{name}: a tensor of layout torch.sparse_coo is wanted, got "
+                           f"{getattr(x, 'layout', type(x).__name__)}")
+    return x
