@@ -12,7 +12,8 @@ from ..devices.cpu.assembly.hop_words import ARGUMENT, KINDS, MOST, RECORD, STAT
 from ..devices.cpu.objects import addresses, cache
 from ..engine.front_parts import slot_offset
 from ..engine.tensor import Tensor
-from .phantom import Phantom
+from .phantom import Phantom, plain, traced
+from .segment import Result
 
 _NEXT = RECORD.index("next")
 _OUTSIDE = KINDS.index("outside")
@@ -35,6 +36,30 @@ def hop():
 
     (address,) = addresses(cache().key(f"hop {offsets}"), ("hop",), written, True)
     return bridge.fast_function(address, "hop")
+
+
+class Outside:
+    """A tensor from outside that was met here last time."""
+
+    __slots__ = ("node", "number", "plain", "sig", "tensor")
+
+    def __init__(self, number: int, x: Tensor):
+        self.number, self.tensor, self.node = number, x, x.node
+        self.sig, self.plain = traced(x.sig), plain(x.sig)
+
+    def stands_for(self, x, outside) -> bool:
+        """Whether another tensor may take its place: none of its memory has been met."""
+        return isinstance(x, Tensor) and x.__class__ is not Phantom and all(
+            [x.mem is not other.mem for other in outside])
+
+
+class Constant:
+    """An argument that is known by its value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
 
 
 class Listed:
@@ -81,7 +106,7 @@ class Record:
         if e is float:
             return [KINDS.index("float")]
         keep.append(e)
-        if kind.__name__ == "Outside":
+        if kind is Outside:
             keep.append((e.tensor, e.sig, e.plain, e.node))
             return [_OUTSIDE, e.number, id(e.tensor), id(e.sig), id(e.plain), id(e.node)]
         if kind is Listed:
@@ -92,7 +117,7 @@ class Record:
     @staticmethod
     def possible(step, names) -> bool:
         return (len(flattened(step.expects)) <= MOST and not step.changes
-                and type(step.result).__name__ == "Result")
+                and type(step.result) is Result)
 
     def lead_to(self, record: Record | None) -> None:
         """What is expected after this call."""

@@ -19,36 +19,12 @@ from ..engine.node import Hooked
 from ..engine.tensor import LEAF, Size, Tensor
 from .again import call, made_again
 from .capture import Capture, Unkeyed
-from .hop import Listed, Record, State, hop
+from .hop import Constant, Listed, Outside, Record, State, hop
 from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
 from .reverse import attach_reverse, has_hooks
 from .segment import Result, Same, Several, Step
 from .tape import release_quarantine
 from .verify import check
-
-
-class Outside:
-    """A tensor from outside that was met here last time."""
-
-    __slots__ = ("node", "number", "plain", "sig", "tensor")
-
-    def __init__(self, number: int, x: Tensor):
-        self.number, self.tensor, self.node = number, x, x.node
-        self.sig, self.plain = traced(x.sig), plain(x.sig)
-
-    def stands_for(self, x, outside) -> bool:
-        """Whether another tensor may take its place: none of its memory has been met."""
-        return isinstance(x, Tensor) and x.__class__ is not Phantom and all(
-            [x.mem is not other.mem for other in outside])
-
-
-class Constant:
-    """An argument that is known by its value."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value):
-        self.value = value
 
 
 def _uncommon(op, args, kwargs) -> bool:

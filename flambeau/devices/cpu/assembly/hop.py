@@ -38,7 +38,6 @@ def _put(f: Function, place: Value, value: Value) -> None:
 
 class _Words:
     def __init__(self, f: Function, base: Value, names: tuple[str, ...], numbers=()):
-        self.base, self.names = base, names
         self.found = {n: base.load("i64" if n in numbers else "ptr", i)
                       for i, n in enumerate(names)}
 
