@@ -21,10 +21,16 @@ from .objects import addresses, cache, once
 
 DECLARATION = "declare void @flambeau_parallel(ptr, ptr, i64, i64)\n"
 
-#: how often a waiting thread looks before it goes to sleep: about 40 us
-SPINS = 2000
-#: ranges per thread, so that a slow thread leaves work to the others
-RANGES = 4
+#: how often a waiting thread looks before it goes to sleep: about 40 us, and about 300 us. To wake
+#: a thread can take longer than a kernel does, most of all on a virtual machine, so a thread waits
+#: long; but once one finds that it was kept from running while it waited, all wait shortly, and
+#: then longer and longer again, by LOOKS with every job that comes while they wait.
+FEW_LOOKS, MANY_LOOKS, LOOKS = 2_000, 15_000, 32
+#: what a clock of the processor counts in some 40 us or less: a gap between two looks
+GAP = {"x86_64": 100_000, "aarch64": 1_000, "arm64": 1_000}
+#: the smallest ranges are this part of a thread's share; the first are larger, so that at the end
+#: nobody waits long for a thread that took a range
+RANGES = 8
 
 # The state of the pool is one word, so that a worker enters a job and the caller closes it in one
 # atomic step each: how many workers are inside, whether the job is open, and the job's number.
@@ -32,7 +38,7 @@ _OPEN, _INSIDE, _NUMBER = 1 << 15, (1 << 15) - 1, 16
 
 # A line of the cache for each word that threads fight for.
 _FIELDS = {name: 64 * i for i, name in enumerate(
-    ("state", "next", "asleep", "waiting", "busy", "limit", "started", "job",
+    ("state", "next", "asleep", "waiting", "busy", "limit", "started", "job", "patience",
      "mutex", "mutex2", "work", "work2", "done", "done2"))}
 _POOL_BYTES = 64 * len(_FIELDS)
 
@@ -58,45 +64,136 @@ _PAUSE = {
 }
 
 
+#: what a thread of Linux needs to leave a core, and the bytes of a set of cores
+_CORES = {
+    "sched_getcpu":      "i32 ()",
+    "sched_getaffinity": "i32 (i32, i64, ptr)",
+    "sched_setaffinity": "i32 (i32, i64, ptr)",
+}
+_CORE_BYTES = 128
+
+_CLOCK = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter",
+          "arm64": "llvm.readsteadycounter"}
+
+
 def _place(name: str) -> str:
     return f"getelementptr (i8, ptr @flambeau_pool, i64 {_FIELDS[name]})"
 
 
-def _text(triple: str) -> str:
-    pause, type_, argument = _PAUSE.get(triple.split("-")[0], ("", "", ""))
-    rest = f"call void @{pause}({argument})" if pause else "fence seq_cst"
-    at = {name: f"ptr {_place(name)}" for name in _FIELDS}
-    body, context, count, chunk = (
-        f"ptr getelementptr (i8, ptr @flambeau_pool, i64 {_FIELDS['job'] + 8 * i})"
-        for i in range(4))
-    declared = "\n".join(f"declare {kind.replace('(', f'@{name}(', 1)}"
-                         for name, kind in _PTHREAD.items())
-    declared += f"\ndeclare void @{pause}({type_})" if pause else ""
+def _apart(core: str) -> str:
+    """A function for workers that wake: leave the core on which the caller runs.
+
+    Where a system does not know which cores are near each other, as on many virtual machines, it
+    wakes a thread where it slept, and later moves it, after longer than most kernels take.
+    """
     return f"""
+define internal void @apart() {{
+entry:
+  %all = alloca [{_CORE_BYTES} x i8]
+  %others = alloca [{_CORE_BYTES} x i8]
+  %theirs = load i32, {core}
+  %mine = call i32 @sched_getcpu()
+  %same = icmp eq i32 %mine, %theirs
+  br i1 %same, label %ask, label %done
+ask:
+  %refused = call i32 @sched_getaffinity(i32 0, i64 {_CORE_BYTES}, ptr %all)
+  %byte = lshr i32 %mine, 3
+  %known = icmp ult i32 %byte, {_CORE_BYTES}
+  %granted = icmp eq i32 %refused, 0
+  %may = and i1 %known, %granted
+  br i1 %may, label %leave, label %done
+leave:
+  call void @llvm.memcpy.p0.p0.i64(ptr %others, ptr %all, i64 {_CORE_BYTES}, i1 false)
+  %index = zext i32 %byte to i64
+  %place = getelementptr i8, ptr %others, i64 %index
+  %bits = load i8, ptr %place
+  %low = trunc i32 %mine to i8
+  %shift = and i8 %low, 7
+  %bit = shl i8 1, %shift
+  %without = xor i8 %bit, -1
+  %left = and i8 %bits, %without
+  store i8 %left, ptr %place
+  %no = call i32 @sched_setaffinity(i32 0, i64 {_CORE_BYTES}, ptr %others)
+  %still = call i32 @sched_setaffinity(i32 0, i64 {_CORE_BYTES}, ptr %all)
+  br label %done
+done:
+  ret void
+}}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+
+
+def _text(triple: str, moves: bool) -> str:
+    machine = triple.split("-")[0]
+    pause, type_, argument = _PAUSE.get(machine, ("", "", ""))
+    rest = f"call void @{pause}({argument})" if pause else "fence seq_cst"
+    clock = f"call i64 @{_CLOCK[machine]}()" if machine in _CLOCK else "add i64 0, 0"
+    at = {name: f"ptr {_place(name)}" for name in _FIELDS}
+    body, context, count, grain, least, core = (
+        f"ptr getelementptr (i8, ptr @flambeau_pool, i64 {_FIELDS['job'] + 8 * i})"
+        for i in range(6))
+    declared = "\n".join(f"declare {kind.replace('(', f'@{name}(', 1)}"
+                         for name, kind in {**_PTHREAD, **(_CORES if moves else {})}.items())
+    declared += f"\ndeclare void @{pause}({type_})" if pause else ""
+    declared += f"\ndeclare i64 @{_CLOCK[machine]}()" if machine in _CLOCK else ""
+    here = "call i32 @sched_getcpu()" if moves else "add i32 0, 0"
+    away = "call void @apart()" if moves else ""
+    return (_apart(core) if moves else "") + f"""
 @flambeau_pool = external global [{_POOL_BYTES} x i8]
 @all_signals = private constant [128 x i8] c"{_FULL}"
 {declared}
 
-; Take ranges until none is left.
+; Take ranges until none is left: half of what is a thread's share of the rest, in whole grains.
 define internal void @take() {{
 entry:
   %body = load ptr, {body}
   %context = load ptr, {context}
   %count = load i64, {count}
-  %chunk = load i64, {chunk}
+  %grain = load i64, {grain}
+  %least = load i64, {least}
+  %limit = load i64, {at["limit"]}
+  %halves = mul i64 %limit, 2
+  %first = load atomic i64, {at["next"]} seq_cst, align 8
   br label %more
 more:
-  %begin = atomicrmw add {at["next"]}, i64 %chunk seq_cst
-  %left = icmp slt i64 %begin, %count
-  br i1 %left, label %run, label %none
-run:
-  %stop = add i64 %begin, %chunk
+  %begin = phi i64 [ %first, %entry ], [ %seen, %claim ], [ %again, %run ]
+  %left = sub i64 %count, %begin
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %claim, label %none
+claim:
+  %share = sdiv i64 %left, %halves
+  %grains = sdiv i64 %share, %grain
+  %whole = mul i64 %grains, %grain
+  %small = icmp slt i64 %whole, %least
+  %size = select i1 %small, i64 %least, i64 %whole
+  %stop = add i64 %begin, %size
   %over = icmp sgt i64 %stop, %count
   %end = select i1 %over, i64 %count, i64 %stop
+  %pair = cmpxchg {at["next"]}, i64 %begin, i64 %end seq_cst seq_cst
+  %seen = extractvalue {{i64, i1}} %pair, 0
+  %mine = extractvalue {{i64, i1}} %pair, 1
+  br i1 %mine, label %run, label %more
+run:
   call void %body(ptr %context, i64 %begin, i64 %end)
+  %again = load atomic i64, {at["next"]} seq_cst, align 8
   br label %more
 none:
   ret void
+}}
+
+; Rest between two looks, the last of them at %clock; impatient from now on if others ran meanwhile.
+define internal i64 @rest(i64 %clock) {{
+entry:
+  {rest}
+  %now = {clock}
+  %gap = sub i64 %now, %clock
+  %long = icmp sgt i64 %gap, {GAP.get(machine, 1)}
+  br i1 %long, label %kept, label %done
+kept:
+  store atomic i64 {FEW_LOOKS}, {at["patience"]} monotonic, align 8
+  br label %done
+done:
+  ret i64 %now
 }}
 
 ; Enter a job if one is open and the limit allows, work, and leave. The job's number that was seen.
@@ -147,22 +244,34 @@ gone:
 define internal ptr @worker(ptr %start) {{
 entry:
   %first = ptrtoint ptr %start to i64
+  %start_clock = {clock}
+  {away}
   br label %spin
 spin:
   %seen = phi i64 [ %first, %entry ], [ %seen, %again ], [ %now, %joined ]
   %turn = phi i64 [ 0, %entry ], [ %turns, %again ], [ 0, %joined ]
+  %clock = phi i64 [ %start_clock, %entry ], [ %later, %again ], [ %after, %joined ]
   %state = load atomic i64, {at["state"]} seq_cst, align 8
   %number = lshr i64 %state, {_NUMBER}
   %new = icmp ne i64 %number, %seen
-  br i1 %new, label %joined, label %wait
+  br i1 %new, label %awaited, label %wait
+awaited:
+  %patience = load atomic i64, {at["patience"]} monotonic, align 8
+  %more = add i64 %patience, {LOOKS}
+  %much = icmp sgt i64 %more, {MANY_LOOKS}
+  %most = select i1 %much, i64 {MANY_LOOKS}, i64 %more
+  store atomic i64 %most, {at["patience"]} monotonic, align 8
+  br label %joined
 joined:
-  %known = phi i64 [ %seen, %spin ], [ %seen, %rise ]
+  %known = phi i64 [ %seen, %awaited ], [ %seen, %rise ]
   %now = call i64 @join(i64 %known)
+  %after = {clock}
   br label %spin
 wait:
-  {rest}
+  %later = call i64 @rest(i64 %clock)
   %turns = add i64 %turn, 1
-  %tired = icmp sgt i64 %turns, {SPINS}
+  %looks = load atomic i64, {at["patience"]} monotonic, align 8
+  %tired = icmp sgt i64 %turns, %looks
   br i1 %tired, label %sleep, label %again
 again:
   br label %spin
@@ -181,6 +290,7 @@ doze:
 rise:
   atomicrmw sub {at["asleep"]}, i64 1 seq_cst
   call i32 @pthread_mutex_unlock({at["mutex"]})
+  {away}
   br label %joined
 }}
 
@@ -236,19 +346,22 @@ post:
   %up = add i64 %even, %grain
   %upper = sub i64 %up, 1
   %grains = sdiv i64 %upper, %grain
-  %chunk = mul i64 %grains, %grain
+  %least = mul i64 %grains, %grain
   %have = load i64, {at["started"]}
   %mine = add i64 %have, 1
   %enough = icmp sge i64 %mine, %limit
   br i1 %enough, label %open, label %missing
 missing:
+  %home = {here}
+  store i32 %home, {core}
   call void @hire()
   br label %open
 open:
   store ptr %body, {body}
   store ptr %context, {context}
   store i64 %count, {count}
-  store i64 %chunk, {chunk}
+  store i64 %grain, {grain}
+  store i64 %least, {least}
   store atomic i64 0, {at["next"]} seq_cst, align 8
   %state = load atomic i64, {at["state"]} seq_cst, align 8
   %number = lshr i64 %state, {_NUMBER}
@@ -260,6 +373,8 @@ open:
   %some = icmp ne i64 %asleep, 0
   br i1 %some, label %wake, label %share
 wake:
+  %current = {here}
+  store i32 %current, {core}
   call i32 @pthread_mutex_lock({at["mutex"]})
   call i32 @pthread_cond_broadcast({at["work"]})
   call i32 @pthread_mutex_unlock({at["mutex"]})
@@ -267,17 +382,20 @@ wake:
 share:
   call void @take()
   atomicrmw and {at["state"]}, i64 {~_OPEN} seq_cst
+  %begun = {clock}
   br label %spin
 spin:
   %turn = phi i64 [ 0, %share ], [ %turns, %again ]
+  %clock = phi i64 [ %begun, %share ], [ %later, %again ]
   %now = load atomic i64, {at["state"]} seq_cst, align 8
   %inside = and i64 %now, {_INSIDE}
   %empty = icmp eq i64 %inside, 0
   br i1 %empty, label %end, label %wait
 wait:
-  {rest}
+  %later = call i64 @rest(i64 %clock)
   %turns = add i64 %turn, 1
-  %tired = icmp sgt i64 %turns, {SPINS}
+  %looks = load atomic i64, {at["patience"]} monotonic, align 8
+  %tired = icmp sgt i64 %turns, %looks
   br i1 %tired, label %sleep, label %again
 again:
   br label %spin
@@ -345,6 +463,7 @@ def _renew() -> None:
                             ("done", "pthread_cond_init")):
             getattr(library, make)(ctypes.c_void_p(_Pool.address + _FIELDS[field]), None)
     _write("limit", get_num_threads())
+    _write("patience", MANY_LOOKS)
 
 
 def _posix() -> bool:
@@ -364,9 +483,10 @@ def publish() -> None:
     text = _ALONE
     if _posix():
         library = ctypes.CDLL(None)
-        for name in _PTHREAD:
+        moves = sys.platform == "linux" and all(hasattr(library, name) for name in _CORES)
+        for name in (*_PTHREAD, *(_CORES if moves else ())):
             add(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
-        text = _text(j.machine.triple)
+        text = _text(j.machine.triple, moves)
     (found,) = addresses(cache().key("threads"), ("flambeau_parallel_pool",), lambda: text)
     add("flambeau_parallel", found)
 

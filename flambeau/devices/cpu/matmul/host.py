@@ -34,6 +34,12 @@ class Tile(Record):
         return self.vectors * self.lanes
 
     @property
+    def pitch(self) -> int:
+        """Elements from one k to the next in a panel of as many rows."""
+        whole = -(-self.rows // self.lanes) * self.lanes
+        return self.rows if self.rows <= self.lanes else whole
+
+    @property
     def element(self) -> str:
         return ELEMENT[self.dtype][0]
 

@@ -197,10 +197,8 @@ def _room(lanes: int, k: int, tile: Tile) -> int:
 
 def _room_a(tile: Tile, rows: int, depth: int) -> int:
     """Bytes of panels of A: see _panel_bytes in block.py."""
-    whole = -(-tile.rows // tile.lanes) * tile.lanes
-    pitch = tile.rows if tile.rows <= tile.lanes else whole
     panels = -(-rows // tile.rows) + 1
-    return _room(panels * (pitch + -(-tile.lanes // depth)), depth, tile)
+    return _room(panels * (tile.pitch + -(-tile.lanes // depth)), depth, tile)
 
 
 _IN_ORDER = itemgetter(*WORDS)

@@ -23,6 +23,9 @@ FRAME_BYTES = 8 * len(FRAME)
 #: nothing, and alpha is 1; rows of D; one element of D a row; nothing
 PLAIN, ROWS, COLUMN, SCALED = 0, 1, 2, 3
 
+#: of k that a loop over whole panels takes at a time
+STEPS = 4
+
 ARGUMENTS = "ptr %s, ptr %v, i64 %k, ptr %c, ptr %d, ptr %frame, i64 %columns"
 
 #: memory dtypes narrower than the sums
@@ -132,42 +135,50 @@ class _Tile:
     # -- the loop in k -----------------------------------------------------------------------
 
     def _sums(self) -> dict:
+        """A loop whose strides are known where both operands are whole panels; then any strides."""
         w, t = self.w, self.t
-        s_rows = self.rows_from("%s", self.word("s_row"))
-        s_step, v_step, ahead = self.word("s_step"), self.word("v_step"), self.word("ahead")
+        strides = [self.word(name) for name in ("s_row", "s_step", "v_step")]
+        ahead = self.word("ahead")
         self.c_rows = self.rows_from("%c", self.word("c_row"))
         w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
         for row in self.c_rows:
             w.do(f"call void @llvm.prefetch.p0(ptr {row}, i32 1, i32 3, i32 1)")
-        phis = {p: w.fresh("sum") for p in self.places}
-        w.do("br label %inner")
-        w.start("inner")
-        hole = len(w.lines)
-        w.lines.append("")
-        right = []
-        fetch = w.emit(f"getelementptr i8, ptr %vp, i64 {ahead}")
-        w.do(f"call void @llvm.prefetch.p0(ptr {fetch}, i32 0, i32 3, i32 1)")
-        for v in range(self.k.vectors):
-            right.append(self.load(self.at("%vp", v * t.lanes * self.size), v, self.source))
-        after = {}
-        for r, row in enumerate(s_rows):
-            place = w.emit(f"getelementptr i8, ptr {row}, i64 %so")
-            left = self._everywhere(place, self.source)
-            for v in range(self.k.vectors):
-                after[r, v] = self._added(left, right[v], phis[r, v])
-        w.do(f"%so1 = add i64 %so, {s_step}")
-        w.do(f"%vp1 = getelementptr i8, ptr %vp, i64 {v_step}")
-        w.do("%left1 = sub i64 %left, 1")
-        w.do("%more = icmp ne i64 %left1, 0")
-        w.do("br i1 %more, label %inner, label %summed")
-        w.lines[hole] = "\n".join([
-            "  %so = phi i64 [ 0, %entry ], [ %so1, %inner ]",
-            "  %vp = phi ptr [ %v, %entry ], [ %vp1, %inner ]",
-            "  %left = phi i64 [ %k, %entry ], [ %left1, %inner ]",
-            *[f"  {phis[p]} = phi {t.vector} [ zeroinitializer, %entry ], [ {after[p]}, %inner ]"
-              for p in self.places]])
-        w.start("summed")
-        return after
+        values = [("i64", "0"), ("ptr", "%v")]
+        values += [(t.vector, "zeroinitializer")] * len(self.places)
+        done = "0"
+        if (self.k.rows, self.k.vectors, self.source) == (t.rows, t.vectors, ""):
+            known = [t.size, t.pitch * t.size, t.columns * t.size]
+            same = [w.is_("eq", x, y) for x, y in zip(strides, known, strict=True)]
+            panels = w.op("and", w.op("and", same[0], same[1], "i1"), same[2], "i1")
+            done = w.pick(panels, w.op("and", "%k", -STEPS), 0)
+            found = self._loop(0, done, STEPS, values, known, "")
+            values = [(kind, value) for (kind, _), value in zip(values, found, strict=True)]
+        return dict(zip(self.places, self._loop(done, "%k", 1, values, strides, ahead)[2:],
+                        strict=True))
+
+    def _loop(self, start, stop, steps: int, values: list, strides: list, ahead: str) -> list[str]:
+        """Sums over k, so many steps at a time. `values` are how far S was read, V and the sums."""
+        w, (s_row, s_step, v_step) = self.w, strides
+        s_rows = self.rows_from("%s", s_row)
+
+        def some(_, now):
+            offset, v, *sums = now
+            for _ in range(steps):
+                sums = self._step([self.at(row, offset) for row in s_rows], v, sums, ahead)
+                offset, v = w.add(offset, s_step), self.at(v, v_step)
+            return [offset, v, *sums]
+
+        return w.loop(start, stop, steps, some, values)
+
+    def _step(self, s_rows: list[str], v: str, sums: list[str], ahead: str) -> list[str]:
+        """The products of one k."""
+        if ahead:
+            self.w.do(f"call void @llvm.prefetch.p0(ptr {self.at(v, ahead)}, i32 0, i32 3, i32 1)")
+        right = [self.load(self.at(v, i * self.t.lanes * self.size), i, self.source)
+                 for i in range(self.k.vectors)]
+        left = [self._everywhere(row, self.source) for row in s_rows]
+        return [self._added(left[r], right[i], total)
+                for (r, i), total in zip(self.places, sums, strict=True)]
 
     def _added(self, left: str, right: str, sums: str) -> str:
         t = self.t
