@@ -21,7 +21,7 @@ from .node import attach, kept_values
 from .reduce import MANY
 from .tensor import LEAF, Signature, Tensor, empty, make, signature
 
-_plans = new_table()
+plans = new_table()  # by program, dimensions, signatures and numbers
 
 
 def run(program: Program, *tensors, dims: tuple[int, ...], **numbers):
@@ -41,10 +41,10 @@ def run(program: Program, *tensors, dims: tuple[int, ...], **numbers):
         else:
             key.append(v)
     found = tuple(key)
-    plan = _plans.get(found)
+    plan = plans.get(found)
     if plan is None:
         sigs = found[2:2 + len(tensors)]
-        plan = _plans[found] = _plan(program, sigs, dims, numbers)
+        plan = plans[found] = _plan(program, sigs, dims, numbers)
     results, code, last, count, _ = plan
     if len(results) == 1:
         out = empty(results[0])
@@ -151,7 +151,7 @@ def row_front(op, program: Program, slopes: Program, general):
     `general` is the op's usual front; it answers whatever has not been met yet, and all that is
     not plain: other dtypes, keywords, subclasses.
     """
-    plans = new_table()
+    known = new_table()
     back = RowBack(op, slopes)
     op.takes_out = True
 
@@ -161,10 +161,10 @@ def row_front(op, program: Program, slopes: Program, general):
         if len(args) != 2 or kwargs or type(args[1]) is not int:
             return general(*args, **kwargs)
         x, dim = args
-        plan = plans.get((getattr(x, "sig", None), dim))
+        plan = known.get((getattr(x, "sig", None), dim))
         if plan is None:
             result = general(x, dim)
-            _remember(plans, program, x, dim)
+            _remember(known, program, x, dim)
             return result
         sig, code, last, count, kept = plan
         out = empty(sig)
@@ -178,14 +178,14 @@ def row_front(op, program: Program, slopes: Program, general):
     return front
 
 
-def _remember(plans: dict, program: Program, x, dim: int) -> None:
+def _remember(known: dict, program: Program, x, dim: int) -> None:
     """Keep the plan of a plain call that has gone well."""
     if not isinstance(x, Tensor) or x.sig.tag is not None or x.sig.device is META or (
             x.sig.dtype not in (dt.float32, dt.float64) or not x.sig.numel):
         return
     dims = (sh.wrap_dim(dim, x.sig.rank),) if x.sig.rank else ()
-    results, code, last, count, _ = _plans[program, dims, x.sig]
-    plans[x.sig, dim] = results[0], code, last, count, (x.sig, dim, dims)
+    results, code, last, count, _ = plans[program, dims, x.sig]
+    known[x.sig, dim] = results[0], code, last, count, (x.sig, dim, dims)
 
 
 class RowBack(FormulaBack):

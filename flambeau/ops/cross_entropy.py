@@ -115,12 +115,12 @@ def misplaced(rows, target: each, *, ignored, classes):
 # -- what the two losses share ---------------------------------------------------------------------
 
 
-def _class_dim(rank: int) -> int:
+def class_dim(rank: int) -> int:
     return 0 if rank == 1 else 1
 
 
 @functools.cache
-def _dims_of(rank: int) -> tuple[int, ...]:
+def dims_of(rank: int) -> tuple[int, ...]:
     return tuple(range(rank))
 
 
@@ -132,7 +132,7 @@ def _refuse_classes(target, ignored: int, classes: int) -> None:
 
 
 def _refuse_misplaced(target, ignored: int, classes: int) -> None:
-    wrong = misplaced(target, dims=_dims_of(target.sig.rank), ignored=ignored, classes=classes)
+    wrong = misplaced(target, dims=dims_of(target.sig.rank), ignored=ignored, classes=classes)
 
     def refuse() -> Exception:
         _refuse_classes(target, ignored, classes)
@@ -148,7 +148,7 @@ def _finished(losses, weights, target, ignored: int, classes: int, reduction: st
         if not target.is_meta:
             _refuse_misplaced(target, ignored, classes)
         return losses, None
-    dims = _dims_of(losses.sig.rank)
+    dims = dims_of(losses.sig.rank)
     loss, divisor = averaged(losses, weights, target, dims=dims, ignored=ignored, classes=classes,
                              mean=reduction == "mean")
     if target.sig.device.type != "meta":
@@ -186,7 +186,7 @@ def _scales(g, input, target, weight, divisor, ignored: int, dim: int):
 @composite(method=False, function_form=False, backward="NllLossBackward0", keeps=True)
 def class_entropy(input: T, target, weight, ignore_index, reduction, smoothing):
     """Cross entropy of logits with classes."""
-    dim = _class_dim(input.sig.rank)
+    dim = class_dim(input.sig.rank)
     losses, lse, *weights = entropies(input, target, weight, dims=(dim,), ignored=ignore_index,
                                       smoothing=smoothing)
     loss, divisor = _finished(losses, weights, target, ignore_index, input.sig.shape[dim],
@@ -196,7 +196,7 @@ def class_entropy(input: T, target, weight, ignore_index, reduction, smoothing):
 
 @class_entropy.gradient
 def class_entropy(g, input, target, weight, ignore_index, smoothing, lse, divisor):
-    dim = _class_dim(input.sig.rank)
+    dim = class_dim(input.sig.rank)
     if not engine.recording():
         return entropy_slopes(input, target, weight, engine.cast(g, input.dtype), divisor, lse,
                               dims=(dim,), ignored=ignore_index, smoothing=smoothing)
@@ -213,7 +213,7 @@ def class_entropy(g, input, target, weight, ignore_index, smoothing, lse, diviso
 @composite(method=False, function_form=False, backward="NllLossBackward0", keeps=True)
 def class_likelihood(input: T, target, weight, ignore_index, reduction):
     """Minus the log-probabilities of classes."""
-    dim = _class_dim(input.sig.rank)
+    dim = class_dim(input.sig.rank)
     found = likelihoods(input, target, weight, dims=(dim,), ignored=ignore_index)
     losses, *weights = found if weight is not None else (found,)
     loss, divisor = _finished(losses, weights, target, ignore_index, input.sig.shape[dim],
@@ -223,7 +223,7 @@ def class_likelihood(input: T, target, weight, ignore_index, reduction):
 
 @class_likelihood.gradient
 def class_likelihood(g, input, target, weight, ignore_index, divisor):
-    dim = _class_dim(input.sig.rank)
+    dim = class_dim(input.sig.rank)
     if not engine.recording():
         return likelihood_slopes(input, target, weight, engine.cast(g, input.dtype), divisor,
                                  dims=(dim,), ignored=ignore_index)
@@ -247,7 +247,7 @@ def _check_classes(name: str, input, target, weight) -> None:
     if input.dtype.kind != "f":
         raise NotImplementedError(f'"{name}_out_frame" not implemented for '
                                   f"'{spoken(input.dtype)}'")
-    dim = _class_dim(input.rank)
+    dim = class_dim(input.rank)
     wanted = (*input.shape[:dim], *input.shape[dim + 1:])
     if tuple(target.shape) != tuple(wanted):
         raise RuntimeError(f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}")
@@ -297,7 +297,7 @@ def _against_probabilities(input, target, weight, ignore_index: int, reduction: 
                            f"{spoken(target.dtype)}")
     if ignore_index >= 0:
         raise RuntimeError("ignore_index is not supported for floating point target")
-    dim = _class_dim(input.sig.rank)
+    dim = class_dim(input.sig.rank)
     if weight is not None:
         if weight.dim() != 1 or weight.shape[0] != input.shape[dim]:
             raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all "
