@@ -16,7 +16,7 @@ from flambeau.assemble import checksum
 
 ALIGNMENT = 64
 #: so many bytes are read and summed at a time, while they are in the cache
-PIECE = 1 << 20
+PIECE = 1 << 21
 #: so many bytes are summed by a second thread while they are written
 LARGE = 4 << 20
 
@@ -258,8 +258,8 @@ class Reader:
             raise self.broken(f"record {name!r}: {error}") from error
         return found
 
-    def read_into(self, name: str, target: memoryview, sums: Sums | None = None) -> None:
-        """Fill memory with a record, and compare with its sum, now or as soon as `sums` can."""
+    def read_into(self, name: str, target: memoryview, later: Later | None = None) -> None:
+        """Fill memory with a record, and compare with its sum, now or before `later` ends."""
         record = self.find(name)
         if record.size < len(target):
             raise self.broken(f"record {name!r} has {record.size} bytes where a storage needs "
@@ -267,16 +267,20 @@ class Reader:
         if record.method or record.size != len(target):
             target[:] = self.read(name)[:len(target)]
             return
-        at, crc = self.data_at(name, record), 0
-        for start in range(0, len(target), PIECE):
-            piece = target[start:start + PIECE]
-            self._file.read_into(at + start, piece)
-            if sums is None:
+        at = self.data_at(name, record)
+
+        def fill() -> None:
+            crc = 0
+            for start in range(0, len(target), PIECE):
+                piece = target[start:start + PIECE]
+                self._file.read_into(at + start, piece)
                 crc = checksum.crc32(piece, crc)
-        if sums is None:
             self._check(name, record, crc)
+
+        if later is None:
+            fill()
         else:
-            sums.submit(lambda: self._check(name, record, checksum.crc32(target)))
+            later.submit(fill)
 
     def _check(self, name: str, record: Record, crc: int) -> None:
         # A writer told not to compute sums leaves zero.
@@ -293,16 +297,16 @@ class Reader:
         return order
 
 
-class Sums:
-    """Comparisons that a second thread makes while the first goes on reading."""
+class Later:
+    """Records that two threads read and compare with their sums while the first goes on."""
 
     def __init__(self):
         self._pool, self._under_way = None, []
 
-    def submit(self, compare) -> None:
+    def submit(self, fill) -> None:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(1)
-        self._under_way.append(self._pool.submit(compare))
+            self._pool = ThreadPoolExecutor(2)
+        self._under_way.append(self._pool.submit(fill))
 
     def __enter__(self):
         return self

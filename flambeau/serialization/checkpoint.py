@@ -99,9 +99,9 @@ def _write_archive(writer: archive.Writer, body: bytes, storages: Storages, orde
 class ArchiveStorages(contents.StorageReader):
     """Storages that are records of an archive: read into memory, or seen through a mapping."""
 
-    def __init__(self, mover, source, reader: archive.Reader, swapped: bool, mapped, sums):
+    def __init__(self, mover, source, reader: archive.Reader, swapped: bool, mapped, later):
         super().__init__(mover, source.name, swapped)
-        self._reader, self._mapped, self._sums = reader, mapped, sums
+        self._reader, self._mapped, self._later = reader, mapped, later
 
     def fetch(self, key: str, nbytes: int):
         name = f"data/{key}"
@@ -117,7 +117,7 @@ class ArchiveStorages(contents.StorageReader):
                 view = self._mapped[at:at + nbytes]
                 return flambeau.frombuffer(view, dtype=flambeau.uint8).untyped_storage()
         storage = contents.empty_storage(nbytes)
-        self._reader.read_into(name, memory_of(storage), self._sums)
+        self._reader.read_into(name, memory_of(storage), self._later)
         return storage
 
 
@@ -145,11 +145,12 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
         order = reader.byte_order() if "byteorder" in reader else options.assumed_order()
         mapped = memoryview(_mapped(source)) if mmap else None
         swapped = contents.foreign_order(order)
-        # What nobody changes while the rest is read can be compared with its sum meanwhile.
-        untouched = weights_only and not swapped and map_location is None
-        with archive.Sums() as sums:
+        # Where nothing looks into tensors while they are made, their contents may come later.
+        untouched = (weights_only and not swapped and map_location is None and source.together
+                     and source.size > archive.LARGE)
+        with archive.Later() as later:
             storages = ArchiveStorages(mover, source, reader, swapped, mapped,
-                                       sums if untouched and source.size > archive.LARGE else None)
+                                       later if untouched else None)
             return contents.unpickled(reader.read("data.pkl"), storages, weights_only,
                                       pickle_module, pickle_load_args)
 

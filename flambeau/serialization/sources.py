@@ -10,6 +10,8 @@ import os
 class Source:
     """A seekable file from where it stands; `name` is for messages."""
 
+    together = False  # whether several threads may read at once
+
     def __init__(self, file, name: str):
         self.file, self.name = file, name
         self.start = file.tell()
@@ -63,8 +65,21 @@ class Source:
 class PathSource(Source):
     """A file of our own, closed at the end."""
 
+    together = hasattr(os, "preadv")
+
     def __init__(self, path):
         super().__init__(open(path, "rb", buffering=0), repr(os.fspath(path)))  # noqa: SIM115
+
+    def read_into(self, offset: int, target: memoryview) -> None:
+        if not self.together:
+            super().read_into(offset, target)
+            return
+        done, file = 0, self.file.fileno()
+        while done < len(target):
+            count = os.preadv(file, [target[done:]], self.start + offset + done)
+            if not count:
+                raise self.cut(offset + len(target))
+            done += count
 
     def __exit__(self, *_):
         self.file.close()
