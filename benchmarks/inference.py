@@ -18,7 +18,7 @@ from pathlib import Path
 
 import duel
 import model_cases
-from model_cases import images
+from model_cases import HEADS, LENGTH, WIDE, gpt_parts, images
 
 #: model -> seconds to its first compiled step that are allowed, with an empty and a warm cache
 START = {"MNIST MLP": (1.0, 0.3), "MNIST CNN": (3.0, 0.6), "char GPT": (5.0, 1.0)}
@@ -44,34 +44,25 @@ def resnet(torch):
 
 def gpt(torch):
     """A character GPT with a cache of keys and values: each call is given one token."""
-    nn, functional = torch.nn, torch.nn.functional
-    wide, heads, layers, length, vocabulary = 128, 4, 4, 64, 65
+    block, model = gpt_parts(torch)
 
-    class Block(nn.Module):
+    class Block(block):
         def __init__(self):
             super().__init__()
-            self.ln1, self.ln2 = nn.LayerNorm(wide), nn.LayerNorm(wide)
-            self.qkv, self.out = nn.Linear(wide, 3 * wide), nn.Linear(wide, wide)
-            self.up, self.down = nn.Linear(wide, 4 * wide), nn.Linear(4 * wide, wide)
             for name in ("keys", "values"):
-                self.register_buffer(name, torch.zeros(1, heads, length, wide // heads))
+                self.register_buffer(name, torch.zeros(1, HEADS, LENGTH, WIDE // HEADS))
 
         def forward(self, x, place, mask):
-            q, k, v = (z.view(1, 1, heads, wide // heads).transpose(1, 2)
-                       for z in self.qkv(self.ln1(x)).split(wide, 2))
+            q, k, v = self.asked(x)
             self.keys.index_copy_(2, place, k)
             self.values.index_copy_(2, place, v)
-            y = functional.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=mask)
-            x = x + self.out(y.transpose(1, 2).reshape(1, 1, wide))
-            return x + self.down(functional.gelu(self.up(self.ln2(x))))
+            return self.answered(x, torch.nn.functional.scaled_dot_product_attention(
+                q, self.keys, self.values, attn_mask=mask))
 
-    class Model(nn.Module):
+    class Model(model):
         def __init__(self):
-            super().__init__()
-            self.token, self.place = nn.Embedding(vocabulary, wide), nn.Embedding(length, wide)
-            self.blocks = nn.ModuleList([Block() for _ in range(layers)])
-            self.ln, self.head = nn.LayerNorm(wide), nn.Linear(wide, vocabulary, bias=False)
-            self.register_buffer("past", torch.tril(torch.ones(length, length)) > 0)
+            super().__init__(Block)
+            self.register_buffer("past", torch.tril(torch.ones(LENGTH, LENGTH)) > 0)
 
         def forward(self, token, place):
             mask = self.past[place][None, None]

@@ -110,39 +110,59 @@ def lstm(torch):
     return supervised(torch, Words(), nn.CrossEntropyLoss(), words[:-1], words[1:].reshape(-1))
 
 
-def char_gpt(torch):
+#: the size of the GPTs, which know characters and answer with one
+WIDE, HEADS, LAYERS, LENGTH, CHARACTERS = 128, 4, 4, 64, 65
+
+
+def gpt_parts(torch):
+    """(block, model) of a small GPT: all but what a block attends to, and how it is called."""
     nn, functional = torch.nn, torch.nn.functional
-    wide, heads, layers, length, vocabulary = 128, 4, 4, 64, 65
 
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.ln1, self.ln2 = nn.LayerNorm(wide), nn.LayerNorm(wide)
-            self.qkv, self.out = nn.Linear(wide, 3 * wide), nn.Linear(wide, wide)
-            self.up, self.down = nn.Linear(wide, 4 * wide), nn.Linear(4 * wide, wide)
+            self.ln1, self.ln2 = nn.LayerNorm(WIDE), nn.LayerNorm(WIDE)
+            self.qkv, self.out = nn.Linear(WIDE, 3 * WIDE), nn.Linear(WIDE, WIDE)
+            self.up, self.down = nn.Linear(WIDE, 4 * WIDE), nn.Linear(4 * WIDE, WIDE)
 
-        def forward(self, x):
+        def asked(self, x):
+            """Queries, keys and values, head by head."""
             b, t, c = x.shape
-            q, k, v = self.qkv(self.ln1(x)).split(wide, 2)
-            q, k, v = (z.view(b, t, heads, c // heads).transpose(1, 2) for z in (q, k, v))
-            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
+            return [z.view(b, t, HEADS, c // HEADS).transpose(1, 2)
+                    for z in self.qkv(self.ln1(x)).split(WIDE, 2)]
+
+        def answered(self, x, y):
+            """What becomes of x, where attention found y."""
+            x = x + self.out(y.transpose(1, 2).reshape(x.shape))
             return x + self.down(functional.gelu(self.up(self.ln2(x))))
 
     class Model(nn.Module):
-        def __init__(self):
+        def __init__(self, block):
             super().__init__()
-            self.token, self.place = nn.Embedding(vocabulary, wide), nn.Embedding(length, wide)
-            self.blocks = nn.Sequential(*[Block() for _ in range(layers)])
-            self.ln = nn.LayerNorm(wide)
-            self.head = nn.Linear(wide, vocabulary, bias=False)
+            self.token, self.place = nn.Embedding(CHARACTERS, WIDE), nn.Embedding(LENGTH, WIDE)
+            self.blocks = nn.Sequential(*[block() for _ in range(LAYERS)])
+            self.ln = nn.LayerNorm(WIDE)
+            self.head = nn.Linear(WIDE, CHARACTERS, bias=False)
 
+    return Block, Model
+
+
+def char_gpt(torch):
+    block, model = gpt_parts(torch)
+
+    class Block(block):
+        def forward(self, x):
+            q, k, v = self.asked(x)
+            return self.answered(x, torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True))
+
+    class Model(model):
         def forward(self, x):
             x = self.token(x) + self.place(torch.arange(x.shape[1]))
             return self.head(self.ln(self.blocks(x))).flatten(0, 1)
 
-    text = labels(torch, vocabulary, 12, length + 1)
-    return supervised(torch, Model(), nn.CrossEntropyLoss(), text[:, :-1],
+    text = labels(torch, CHARACTERS, 12, LENGTH + 1)
+    return supervised(torch, Model(Block), torch.nn.CrossEntropyLoss(), text[:, :-1],
                       text[:, 1:].reshape(-1))
 
 

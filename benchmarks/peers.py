@@ -63,6 +63,23 @@ def library(name: str, compiled: bool):
     return build
 
 
+def stepping(loss_of, state, slopes_of, compiled, read):
+    """Descent where weights are values, as in JAX and MLX: a step is given some, and gives others.
+
+    `slopes_of` and `compiled` are the library's own; `read` makes a number of loss and state.
+    """
+    @compiled
+    def step(weights):
+        loss, slopes = slopes_of(loss_of)(weights)
+        return loss, [w - RATE * g for w, g in zip(weights, slopes)]
+
+    def run():
+        nonlocal state
+        loss, state = step(state)
+        return read(loss, state)
+    return run
+
+
 def jax():
     import jax
     import jax.numpy as jnp
@@ -74,16 +91,7 @@ def jax():
         logits = jax.nn.relu(x @ w[0] + w[1]) @ w[2] + w[3]
         return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1).mean()
 
-    @jax.jit
-    def step(w):
-        loss, slopes = jax.value_and_grad(loss_of)(w)
-        return loss, [p - RATE * g for p, g in zip(w, slopes)]
-
-    def run():
-        nonlocal state
-        loss, state = step(state)
-        return float(loss)
-    return run
+    return stepping(loss_of, state, jax.value_and_grad, jax.jit, lambda loss, _: float(loss))
 
 
 def tinygrad():
@@ -120,17 +128,11 @@ def mlx():
         logits = mx.maximum(x @ w[0] + w[1], 0) @ w[2] + w[3]
         return nn.losses.cross_entropy(logits, y, reduction="mean")
 
-    @mx.compile
-    def step(w):
-        loss, slopes = mx.value_and_grad(loss_of)(w)
-        return loss, [p - RATE * g for p, g in zip(w, slopes)]
-
-    def run():
-        nonlocal state
-        loss, state = step(state)
+    def read(loss, state):
         mx.eval(state)
         return loss.item()
-    return run
+
+    return stepping(loss_of, state, mx.value_and_grad, mx.compile, read)
 
 
 LIBRARIES = {

@@ -50,6 +50,7 @@ class Compiled:
         self.tagged: list = []   # parameters and buffers of modules that the function reaches
         self.bound: list = []    # what the function's code takes from around it
         self.changes = -1
+        self.idle: list[Tracer] = []
         self.given_up = False
 
     def __get__(self, instance, owner=None):
@@ -72,15 +73,17 @@ class Compiled:
     def _traced(self, args, kwargs, writing):
         report = self.report
         report.calls += 1
-        root = self.roots.get(dt.default_float())
+        default = dt.default_float()
+        root = self.roots.get(default)
         if root is None:
-            root = self.roots[dt.default_float()] = Step()
-        tracer = Tracer(root, report, writing, self.verify)
+            root = self.roots[default] = Step()
+        tracer = self.idle.pop() if self.idle else Tracer()
+        tracer.begin(root, report, writing, self.verify)
         if args or kwargs:
             tracer.trace_on((*args, *kwargs.values()))
         tracer.trace_all(self._reached())
         eager.tracers.append(tracer)
-        storage.readers.append(tracer.read)
+        storage.readers.append(tracer.reader)
         finished = False
         try:
             result = self.function(*args, **kwargs)
@@ -90,10 +93,12 @@ class Compiled:
                 tracer.close(finished)
             finally:
                 eager.tracers.remove(tracer)
-                storage.readers.remove(tracer.read)
-                held = list(eager.constants)
+                storage.readers.remove(tracer.reader)
+                held = eager.constants.copy()
                 eager.constants.clear()
-        self.verify = max(0, self.verify - 1)
+        self.idle.append(tracer)
+        if self.verify:
+            self.verify -= 1
         if tracer.captured:
             report.captured += 1
             self._lose_patience()

@@ -296,6 +296,7 @@ class Capture:
             step.proven = _same_code(before[0], step.chain.launches[:step.end]) and _same_code(
                 *[r.recorded if r is not None else () for r in (before[1], step.reverse)])
         step.programs.clear()
+        step.settling = None
         step.hopeless = reason is not None or step.reverse is None
 
     # -- the end ---------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from array import array
 
 from ..devices.cpu import bridge
@@ -133,10 +132,15 @@ class State:
         self.paused = False
         self.at: list = [None]
         said = {"at": id(self.at), "tagged": id(tagged), "type": id(Phantom), "tensor": id(Tensor),
-                "tuple": id(tuple), "float": id(float), "thread": threading.get_ident()}
+                "tuple": id(tuple), "float": id(float)}
         self.words = array("q", [said.get(name, 0) for name in STATE])
         self.address = self.words.buffer_info()[0]
         self._keep: tuple = ()
+
+    def belong(self, thread: int) -> None:
+        """Follow calls that this thread makes."""
+        self.words[_THREAD_AT] = thread
+        self.paused = False
 
     def begin(self, step, values: list, outside: list, numbers: list) -> None:
         """A new segment, with lists of its own."""
@@ -158,4 +162,5 @@ class State:
         self.go(self.at[0])
 
 
-_VALUES_AT, _OUTSIDE_AT, _NUMBERS_AT = map(STATE.index, ("values", "outside", "numbers"))
+_VALUES_AT, _OUTSIDE_AT, _NUMBERS_AT, _THREAD_AT = map(
+    STATE.index, ("values", "outside", "numbers", "thread"))

@@ -12,24 +12,23 @@ __all__ = ["GRAPH", "HAS_NODE", "IS_LEAF", "NO_NODE", "TRACE", "Phantom", "exten
 
 NO_NODE, IS_LEAF, HAS_NODE = 0, 1, 2
 
-_traced: dict[Signature, Signature] = {}
-_plain: dict[Signature, Signature] = {}
-
 
 def traced(sig: Signature) -> Signature:
     """The signature of a traced tensor, so that every front asks."""
-    found = _traced.get(sig)
-    if found is None:
-        if sig.tag is not None:
-            return sig
-        found = signature(sig.dtype, tuple(sig.shape), tuple(sig.strides), sig.device, TRACE)
-        _traced[sig], _plain[found] = found, sig
-    return found
+    try:
+        return sig.traced
+    except AttributeError:
+        found = sig
+        if sig.tag is None:
+            found = signature(sig.dtype, tuple(sig.shape), tuple(sig.strides), sig.device, TRACE)
+            found.plain, found.traced = sig, found
+        sig.traced = found
+        return found
 
 
 def plain(sig: Signature) -> Signature:
     """The signature behind that of a traced tensor."""
-    return _plain.get(sig, sig)
+    return sig.plain
 
 
 class Phantom(Tensor):

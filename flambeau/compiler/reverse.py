@@ -339,13 +339,16 @@ def _gradient(found, made: dict, kept, hold) -> Tensor:
     return make(sig, source.mem, source.ptr + place.offset)
 
 
-def attach_reverse(tracer, step, variant, memory: dict) -> None:
-    """Put the values of a run into the graph."""
+def attach_reverse(tracer, step, variant, results: list) -> None:
+    """Put the values of a run into the graph; `results` are the storages that it filled."""
     reverse = step.reverse
+    for k in variant.wanting:
+        if k in reverse.consumed:
+            tracer.values[k].node = reverse.walked
+    if not reverse.parts:
+        return
+    memory = dict(zip(variant.program.results, results, strict=True))
     live = {k: tracer.values[k] for k in variant.wanting}
-    for k in reverse.consumed:
-        if k in live:
-            live[k].node = reverse.walked
     made: dict = {}
     for part in reverse.parts:
         kept = (*[tracer.outside[k] for k in part.read],

@@ -128,8 +128,7 @@ class Run:
                 values[k].node = self.walked
         elif variant.wanting:
             player.values, player.outside, player.numbers = values, outside, self.numbers
-            attach_reverse(player, self.step, variant,
-                           dict(zip(program.results, made, strict=True)))
+            attach_reverse(player, self.step, variant, made)
         for k, value in self.grads:
             outside[k]._grad = values[value]
         player.made.append(values)
@@ -397,7 +396,7 @@ def names_of(function) -> tuple[list, list]:
 
 def changed(bound) -> bool:
     """Whether any of these names stands for something else now."""
-    return any(_now(owner, name) is not value for owner, name, value in bound)
+    return any([_now(owner, name) is not value for owner, name, value in bound])
 
 
 def _now(owner, name: str):

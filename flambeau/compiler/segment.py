@@ -78,6 +78,7 @@ class Step:
     def __init__(self, reason: str | None = None):
         self.children: dict[tuple, Step] = {}
         self.programs: dict[tuple[int, ...], Variant] = {}
+        self.settling: Any = None           # the Variant that ended here last, and its Settling
         self.after: Step | None = None      # the segment that starts when one ends here
         self.parent: Step | None = None
         self.reason = reason                # why this call is no part of a program

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import copy
 import functools
-import threading
 from sys import getrefcount
+from threading import get_ident
 
 from ..core.dtype import dtype
 from ..engine import subclass
 from ..engine.modes import INFERENCE, infers, modes
 from ..engine.node import Hooked
-from ..engine.tensor import LEAF, Size, Tensor
+from ..engine.tensor import Size, Tensor
 from .again import call, made_again
 from .capture import Capture, Unkeyed
 from .hop import Constant, Listed, Outside, Record, State, hop
 from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
 from .reverse import attach_reverse, has_hooks
 from .segment import Result, Same, Several, Step
+from .settle import Promise, Settling, retag, untag
 from .tape import release_quarantine
 from .verify import check
 
@@ -48,6 +49,9 @@ def is_traced(values) -> bool:
 ANOTHER_PATH = "another path"
 _HOST_READS = ("Python needs a value", ANOTHER_PATH)
 
+#: references to a list that nobody has but a trace and its state, seen through a name
+_OUR_OWN = 4
+
 #: arguments that are known by their value
 _VALUES = (bool, int, str, bytes, complex, type(None), type(Ellipsis), type)
 
@@ -64,15 +68,23 @@ class Tracer(Capture):
 
     lazy = True  # tensors may be phantoms
 
-    def __init__(self, root: Step, report, script=None, verify: int = 0) -> None:
-        self.report, self.script, self.verify = report, script, verify
-        self.captured = False
-        self.thread = threading.get_ident()
+    def __init__(self) -> None:
         self.tagged: list[Tensor] = []
+        self.reached: list[Tensor] = []      # traced as well: what the function's code can reach
         self.state = State(self.tagged)
         #: what a call made here returns, by a glance at it in native code, or None: (op, arguments,
         #: keyword arguments, grad mode)
         self.follow = functools.partial(hop(), self.state.address)
+        self.reader = self.read
+        self._forget()
+        self._lists(Step())
+
+    def begin(self, root: Step, report, script=None, verify: int = 0) -> None:
+        """Be at work for a call of the thread that calls this; `close` ends it."""
+        self.report, self.script, self.verify = report, script, verify
+        self.captured = False
+        self.thread = get_ident()
+        self.state.belong(self.thread)
         self._segment(root)
 
     @property
@@ -95,27 +107,42 @@ class Tracer(Capture):
 
     def _segment(self, root: Step) -> None:
         self.root = root
+        if self.known or self.recorder is not None:  # otherwise the path was known and is over
+            self._forget()
+        self.wrote = False                   # memory from outside is to change
+        outside, numbers = self.outside, self.numbers
+        if getrefcount(outside) == getrefcount(numbers) == _OUR_OWN:
+            self.values.clear()
+            outside.clear()
+            numbers.clear()
+            self.state.go(root)
+        else:  # the way back remembers them
+            self._lists(root)
+
+    def _lists(self, root: Step) -> None:
+        self.values: list[Tensor] = []
+        self.outside: list[Tensor] = []
+        self.numbers: list[float] = []
+        self.state.begin(root, self.values, self.outside, self.numbers)
+
+    def _forget(self) -> None:
+        """Nothing is known of what a new path is learnt from."""
         self.recorder = self.chain = None
         self.known: dict[int, int] = {}      # id of a tensor -> value, or -1 - outside
-        self.values: list[Tensor] = []
         self.twins: list[Tensor] = []
-        self.outside: list[Tensor] = []
         self.seen: list[tuple] = []          # signature and node of what came from outside
         self.memory: dict[int, int] = {}     # its storages
-        self.numbers: list[float] = []
         self.added = self.caught = 0
         self.given: list[float] = []
-        self.wrote = False                   # memory from outside is to change
         self.boundaries: list[tuple] = []    # where the graph goes on beyond this segment
-        self.state.begin(root, self.values, self.outside, self.numbers)
 
     def traces(self) -> bool:
         """Whether this call is at work in the calling thread."""
-        return not self.inside and threading.get_ident() == self.thread
+        return not self.state.paused and get_ident() == self.thread
 
     def __call__(self, op, args, kwargs):
         """(result,) of an op call that is ours, else None."""
-        if self.inside or threading.get_ident() != self.thread:
+        if self.state.paused or get_ident() != self.thread:
             return None
         found = self.follow(op, args, kwargs, modes.grad)
         if found is not None:
@@ -356,7 +383,8 @@ class Tracer(Capture):
         for k in step.writes:
             mem = self.outside[k].mem
             if getrefcount(mem) > 3:  # this name, the argument, the tensor
-                known = {id(x): x for x in (*self.outside, *self.tagged)}.values()
+                known = {id(x): x for x in (
+                    *self.outside, *self.tagged, *self.reached)}.values()
                 if getrefcount(mem) - 2 > sum([x.mem is mem for x in known]):
                     self.flush("others see memory that changes")
                     return
@@ -391,28 +419,25 @@ class Tracer(Capture):
         if Hooked.leaves and any(map(has_hooks, self.outside)):
             self.run_plainly(op.run, x, gradient, retain)
             return
-        expected = self.step.next
-        if expected is not None and expected.backward and gradient is None and (
-                self.values[expected.expects[0]] is x and expected.expects[1] is retain) and all(
-                [self._grad_is_none(k) for k in expected.expects[2]]):
-            self.step = expected
-            for k, result in expected.result:
-                self.outside[k]._grad = self.phantom(result)
-            return
+        expected, values, outside = self.step.next, self.values, self.outside
+        if expected is not None and expected.backward and gradient is None:
+            code, retained, promise = expected.expects
+            if values[code] is x and retained is retain and promise.given(self.state.address):
+                self.step = expected
+                return
         self._catch_up()
         code = self.known.get(id(x))
         if code is None or code < 0:
             self.run_plainly(op.run, x, gradient, retain)
             return
         numbers: list[float] = []
-        outside = self.outside
         leaves = [k for k in range(len(outside)) if state_of(outside[k]) == IS_LEAF]
         key = (op, retain, code, self._part(gradient, numbers),
                *[self._part(getattr(outside[k], "_grad", None), numbers) for k in leaves])
         step = self.step.children.get(key)
         if step is not None and step.reason is None:
             if gradient is None and all(map(self._grad_is_none, leaves)):
-                step.expects = (code, retain, leaves)
+                step.expects = (code, retain, Promise(leaves, step.result))
                 step.record = None
                 self.step.lead_to(step)
             self.step = step
@@ -440,46 +465,41 @@ class Tracer(Capture):
 
     def run_plainly(self, work, *args, **kwargs):
         """Run on real tensors with nothing traced; what comes after starts from its results."""
-        self.flush(f"{getattr(work, '__name__', 'a call')} runs by itself")
+        self.flush(getattr(work, "__name__", "a call") + " runs by itself")
         return self._real_call(work, args, kwargs, False)
 
     def _real_call(self, work, args, kwargs, trace_on: bool):
         self._untag()
-        self.inside = True
+        self.state.pause(True)
         try:
             result = work(*args, **kwargs)
         finally:
-            self.inside = False
-            if trace_on:
-                self._retag()
-            else:  # parameters have most likely been used for the last time
-                self.tagged[:] = [x for x in self.tagged if x.node is not LEAF]
-                self._retag()
+            self.state.pause(False)
+            if not trace_on:  # parameters have most likely been used for the last time
+                self.reached = []
+            self._retag()
         if self.script is not None:
             if trace_on:
                 self.script.refuse(f"{getattr(work, '__name__', 'a call')} is no part of a program")
             else:
                 self.script.called(work, args, kwargs, result)
-        self.trace_on(result)
+        if result is not None:
+            self.trace_on(result)
         return result
 
     def _untag(self) -> None:
         """All traced tensors as they are, for the time of a real op."""
-        for x in self.tagged:
-            x.sig = plain(x.sig)
+        untag(self.tagged)
+        untag(self.reached)
 
     def _retag(self) -> None:
-        for x in self.tagged:
-            x.sig = traced(x.sig)
+        retag(self.tagged)
+        retag(self.reached)
 
     def trace_all(self, tensors) -> None:
-        """Ops on tensors are part of the trace from here on."""
-        tagged = self.tagged
-        for x in tensors:
-            sig = x.sig
-            if sig.tag is None:
-                x.sig = traced(sig)
-                tagged.append(x)
+        """Ops on all tensors of a list are part of the trace from here on."""
+        self.reached = tensors
+        retag(tensors)
 
     def trace_on(self, value) -> None:
         """Ops on the tensors in here are part of the trace from here on."""
@@ -498,7 +518,8 @@ class Tracer(Capture):
 
     def flush(self, reason: str) -> None:
         """Make every phantom real, and start a new segment."""
-        step = self.step
+        state = self.state
+        step = state.at[0]
         if step is self.root and not self.values:
             if self.recorder is not None:  # an op was recorded in vain: its memory is real now
                 self.restore_boundaries()
@@ -506,7 +527,7 @@ class Tracer(Capture):
             if self.outside or self.recorder is not None:  # met by a call that is no part of it
                 self._segment(self.root)
             return
-        self.inside = True
+        state.pause(True)
         try:
             if self.recorder is not None:
                 if self.script is not None:
@@ -515,7 +536,7 @@ class Tracer(Capture):
             else:
                 self._run(step)
         finally:
-            self.inside = False
+            state.paused = False
             if step.after is None:
                 step.after = Step()
             if self.script is not None:
@@ -531,7 +552,11 @@ class Tracer(Capture):
         return tuple([k for k in range(len(values)) if getrefcount(values[k]) > 2])
 
     def _run(self, step: Step) -> None:
-        if not step.proven and self.numbers != step.learnt:
+        proven = step.proven or self.numbers == step.learnt
+        if step.settling is not None and proven and self.script is None and not self.verify and (
+                self._settled(step, *step.settling)):
+            return
+        if not proven:
             # Whether the code depends on these numbers otherwise than by reading them is seen when
             # they differ for the first time.
             if self.script is not None:
@@ -556,10 +581,10 @@ class Tracer(Capture):
         made = program.run([x.ptr for x in outside[:program.outside]], self.numbers)
         for k in found.written:
             outside[k].mem.version += 1
-        memory = dict(zip(program.results, made, strict=True))
         if infers():
             for mem in made:
                 mem.version = INFERENCE
+        memory = dict(zip(program.results, made, strict=True))
         for k, result in found.live:
             x = self.values[k]
             x.__class__ = Tensor
@@ -572,7 +597,21 @@ class Tracer(Capture):
                 x.mem, x.ptr = outside[number].mem, outside[number].ptr + offset
             self.tagged.append(x)
         if found.wanting:
-            attach_reverse(self, step, found, memory)
+            attach_reverse(self, step, found, made)
+        step.settling = found, Settling(found, len(self.values))
+
+    def _settled(self, step: Step, found, settling: Settling) -> bool:
+        """Whether the segment has ended as it did last time."""
+        if infers():
+            return False
+        made = settling.run(self.state.address, self.numbers)
+        if made is None:
+            return False
+        for k in found.written:
+            self.outside[k].mem.version += 1
+        if found.wanting:
+            attach_reverse(self, step, found, made)
+        return True
 
     def _call_by_call(self, step: Step) -> None:
         """Run the calls of a path one by one: no program can stand for them."""
@@ -596,6 +635,6 @@ class Tracer(Capture):
             if finished:
                 raise  # else what the function raised is what counts
         finally:
-            for x in self.tagged:
-                x.sig = plain(x.sig)
+            self._untag()
+            self.reached = []
             self.tagged.clear()

@@ -449,6 +449,9 @@ def follow_nothing(op, args, kwargs, grad) -> None:
 def intercepted(op: Any, args, kwargs):
     """A 1-tuple with the result if somebody else answers this call, else None."""
     if tracers:
+        followed = tracers[-1].follow(op, args, kwargs, modes.grad)
+        if followed is not None:
+            return (followed,)
         found = tracers[-1](op, args, kwargs)
         if found is not None:
             return found

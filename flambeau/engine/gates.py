@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import types
+from abc import ABC, abstractmethod
 from typing import Any
 
 from .native import _make_function
@@ -19,7 +20,7 @@ _METHOD_AT = 16  # in a built-in function: the address of its definition
 _STAND_IN = "the gate"
 
 
-class Gate:
+class Gate(ABC):
     """Stands before a function; `guard(gate, args, kwargs)` answers for it while it is closed."""
 
     def __init__(self, front, guard, **notes):
@@ -30,14 +31,17 @@ class Gate:
 
     direct: Any  # the function as it was
 
+    @abstractmethod
     def _prepare(self) -> None:
-        raise NotImplementedError
+        """Find what is exchanged, and `direct`."""
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Let the guard answer from now on."""
 
+    @abstractmethod
     def open(self) -> None:
-        raise NotImplementedError
+        """Let the function answer for itself again."""
 
     def enter(self, *args, **kwargs):
         return self.guard(self, args, kwargs)

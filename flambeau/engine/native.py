@@ -32,8 +32,7 @@ class Fronts:
 
     def __init__(self, node: type):
         j = bridge.jit()
-        for name in EXTERNAL:
-            j.publish(name, ctypes.cast(getattr(_api, name), ctypes.c_void_p).value)
+        j.publish_python(EXTERNAL)
         key = cache().key(f"fronts {SOURCE} {offsets(node)}")
         names = [*(f"f{form}" for form in FORMS), "next_sequence"]
         *functions, sequence = addresses(key, names, lambda: module_text(node), True)

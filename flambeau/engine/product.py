@@ -21,7 +21,7 @@ from ..devices.cpu.matmul.product import SUMS, Matrix, Product
 from ..ops.declare import Op, engine, registry
 from ..ops.product import product_shape
 from . import affine, native
-from .eager import compile_front, intercepted, new_table, same_place
+from .eager import NOTHING, compile_front, intercepted, new_table, same_place, tracers
 from .inplace import write_out
 from .modes import modes
 from .node import edge_of, fronts, kept_values, new_node
@@ -445,7 +445,13 @@ def _linear_front(op: Op):
     unbiased, _ = fronts.adopt(lambda *given: call(given), plans, "2", op.name, op.doc)
 
     def linear(input, weight, bias=None):
-        return unbiased(input, weight) if bias is None else call((input, weight, bias))
+        if bias is None:
+            return unbiased(input, weight)
+        given = (input, weight, bias)
+        if tracers and (
+                followed := tracers[-1].follow(op, given, NOTHING, modes.grad)) is not None:
+            return followed
+        return call(given)
 
     return affine.adopt(_named(linear, op), biased, op.name, op.doc)
 

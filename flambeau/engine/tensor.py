@@ -54,8 +54,8 @@ class Size(tuple):
 class Signature:
     """Everything about a tensor that can change what code runs."""
 
-    __slots__ = ("contiguous", "device", "dtype", "free", "kin", "nbytes", "numel", "pop", "rank",
-                 "shape", "strides", "tag")
+    __slots__ = ("contiguous", "device", "dtype", "free", "kin", "nbytes", "numel", "plain", "pop",
+                 "rank", "shape", "strides", "tag", "traced")
 
     dtype: dt.dtype
     device: device
@@ -68,6 +68,8 @@ class Signature:
     tag: object  # None, or whose business this tensor is: a trace, a subclass
     pop: Any
     free: Any  # the free list its memory comes from
+    plain: Signature   # of the same tensor when nobody traces it
+    traced: Signature  # and when somebody does; unset until somebody has
     kin: object  # the same for all shapes one kernel serves: contiguous, or one element repeated
 
     def __repr__(self) -> str:
@@ -101,7 +103,7 @@ def signature(dtype: dt.dtype, shape, strides=None, where: device = CPU, tag=Non
         _interned[key] = found
         return found
     made = Signature()
-    made.dtype, made.device, made.tag = dtype, where, tag
+    made.dtype, made.device, made.tag, made.plain = dtype, where, tag, made
     made.shape, made.strides = Size(key[1]), actual
     made.rank, made.numel = len(key[1]), prod(key[1])
     made.nbytes = made.numel * dtype.itemsize

@@ -139,8 +139,9 @@ class Update:
         """Apply the rule to all tensors, and let counters be `counts`; False if things differ."""
         if self._busy:
             return False
+        now = self.counts
         for k, name in enumerate(self.counters):
-            self._old[k], self._new[k] = self.counts[name], counts[name]
+            self._old[k], self._new[k] = now[name], counts[name]
         run, given = self._kernel(rule, numbers, negated)
         if run is None:
             return False
@@ -174,7 +175,7 @@ class Update:
             names, others, values, run, same_sign = self._last
             if same_sign is negated and others(numbers) == values:
                 given = names(numbers)
-                if not (0 in given or 1 in given or None in given):
+                if _SPECIAL.isdisjoint(given):
                     return run, given
         if any(isinstance(v, Tensor) for v in numbers.values()):
             return None, []
@@ -188,6 +189,10 @@ class Update:
         others = _picking([k for k, v in fixed if v is not Number])
         self._last = names, others, others(numbers), run, negated
         return run, names(numbers)
+
+
+#: numbers that make a kernel of their own
+_SPECIAL = frozenset((0, 1, None))
 
 
 def _picking(names: list[str]) -> Callable[[dict], tuple]:

@@ -34,12 +34,11 @@ def _pool(triple: str, count: int) -> str:
     """The pool of threads, with words of its own that say how many there are."""
     if not any(system in triple for system in ("linux", "darwin", "macos", "bsd")):
         raise NativeError(f"export.native: threads are POSIX threads, which {triple} has not")
-    at = threads._FIELDS["limit"]
-    rest = threads._POOL_BYTES - at - 8
-    words = (f"<{{ [{at} x i8], i64, [{rest} x i8] }}> <{{ [{at} x i8] zeroinitializer, "
-             f"i64 {count}, [{rest} x i8] zeroinitializer }}>")
-    text = threads._text(triple).replace("@flambeau_parallel_pool", "@flambeau_parallel")
-    return text.replace(f"@flambeau_pool = external global [{threads._POOL_BYTES} x i8]",
+    first = threads.pool_words(count)
+    words = f"[{len(first)} x i64] [{', '.join(f'i64 {w}' for w in first)}]"
+    text = threads.pool_text(triple, "linux" in triple)
+    text = text.replace("@flambeau_parallel_pool", "@flambeau_parallel")
+    return text.replace(f"@flambeau_pool = external global [{threads.POOL_BYTES} x i8]",
                         f"@flambeau_pool = internal global {words}, align 64")
 
 

@@ -24,7 +24,7 @@ def filled(x: Any, values: Sequence) -> Any:
 
 def spread(prefix: Any, x: Any, complain: Callable[[], Exception]) -> list:
     """For each leaf of x what `prefix` says there; a leaf of `prefix` stands for all below it."""
-    if tree_is_leaf(prefix) or prefix is None:
+    if tree_is_leaf(prefix):
         return [prefix] * len(leaves(x))
     if tree_is_leaf(x):
         raise complain()

@@ -9,7 +9,7 @@ from copy import deepcopy
 
 import flambeau
 from flambeau import Tensor
-from flambeau.assemble import plainly, together, tracing
+from flambeau.assemble import together, tracers
 
 __all__ = [
     "Optimizer",
@@ -140,8 +140,13 @@ class Optimizer:
 
         @functools.wraps(step)
         def hooked_step(self, *args, **kwargs):
-            if tracing():  # in a compiled function: on real tensors, as a call of its own
-                return plainly(hooked_step, self, *args, **kwargs)
+            # In a compiled function: on real tensors, as a call of its own.
+            if tracers and tracers[-1].traces():
+                return tracers[-1].run_plainly(untraced, self, *args, **kwargs)
+            return untraced(self, *args, **kwargs)
+
+        @functools.wraps(step)
+        def untraced(self, *args, **kwargs):
             self._opt_called = True
             before, after = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks
             if not (before or after or _global_pre_hooks or _global_post_hooks):

@@ -6,6 +6,7 @@ import io
 import pickle
 import pickletools
 import sys
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy
@@ -18,7 +19,7 @@ from .pickler import memory_of
 from .rebuild import FURTHEST, MetaStorage
 
 
-class StorageReader:
+class StorageReader(ABC):
     """Storages by the identities that stand in pickles, each made once."""
 
     def __init__(self, mover, source_name: str, swapped: bool = False):
@@ -26,9 +27,9 @@ class StorageReader:
         self._made: dict[str, tuple] = {}
         self._source_name, self.swapped = source_name, swapped
 
+    @abstractmethod
     def fetch(self, key: str, nbytes: int) -> UntypedStorage:
         """The bytes under a key."""
-        raise NotImplementedError
 
     def __call__(self, identity):
         kind, key, place, count = self.checked(identity)

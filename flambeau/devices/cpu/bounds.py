@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 
 from .bridge import function_at, jit
@@ -14,8 +13,6 @@ _BITS = {"int64": 64, "int32": 32}
 @functools.cache
 def within(dtype_name: str):
     """The callable (address, count, low, high): 1 if all of them are in [low, high), else 0."""
-    jit().publish("PyLong_FromSsize_t", ctypes.cast(
-        ctypes.pythonapi.PyLong_FromSsize_t, ctypes.c_void_p).value or 0)
     name = f"within_{dtype_name}"
     found, = addresses(cache().key(name), (name,), lambda: _text(name, _BITS[dtype_name]))
     return function_at(found, name)

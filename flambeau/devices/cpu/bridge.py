@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..libm import LIBM
@@ -27,9 +27,11 @@ _MEMBER_OBJECT_EX, _MEMBER_LONGLONG = 16, 17
 #: calls longer than this many elements give up the GIL while they run
 GIL_THRESHOLD = 1 << 16
 
-_SYMBOLS = ("PyLong_AsVoidPtr", "PyLong_AsSsize_t", "PyFloat_AsDouble", "PyErr_Occurred",
-            "PyList_Append", "PyObject_Free", "PyEval_SaveThread", "PyEval_RestoreThread",
-            "Py_IncRef", "Py_DecRef", "PyObject_Vectorcall", "PyObject_GetBuffer")
+#: the functions of Python that most generated code calls; for others see `Jit.publish_python`
+_SYMBOLS = ("PyLong_AsVoidPtr", "PyLong_AsSsize_t", "PyLong_FromSsize_t", "PyFloat_AsDouble",
+            "PyErr_Occurred", "PyList_Append", "PyObject_Free", "PyEval_SaveThread",
+            "PyEval_RestoreThread", "Py_IncRef", "Py_DecRef", "PyObject_Vectorcall",
+            "PyObject_GetBuffer")
 
 
 class MethodDef(ctypes.Structure):
@@ -42,6 +44,11 @@ _new_function.restype = ctypes.py_object
 _new_function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
 
 _keep_alive: list = []  # what the types made here point to
+
+
+def address_of(function) -> int:
+    """Where the code of a function that ctypes has found begins."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def define(name: str, address: int, flags: int, doc: str | None = None) -> int:
@@ -229,12 +236,8 @@ class Jit:
         return getattr(self.llvm.ffi.lib, "_lock", None) if loaded else None
 
     def _publish_symbols(self) -> None:
-        def address(function) -> int:
-            return ctypes.cast(function, ctypes.c_void_p).value or 0
-
+        self.publish_python(_SYMBOLS)
         add = self.publish
-        for name in _SYMBOLS:
-            add(name, address(getattr(_api, name)))
         add("_Py_NoneStruct", id(None))
         add("PyTuple_Type", id(tuple))
         add("flambeau_watch", ctypes.addressof(Watch.word))
@@ -242,12 +245,17 @@ class Jit:
         library = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
         for name in LIBM:
             for spelled in (name, name + "f"):
-                add(spelled, address(getattr(library, spelled)))
+                add(spelled, address_of(getattr(library, spelled)))
 
     def publish(self, name: str, address: int | None) -> None:
         """Let code that is loaded later call or use what is at an address, by name."""
         with building:
             self.linker.publish(name, address)
+
+    def publish_python(self, names: Iterable[str]) -> None:
+        """Let code that is loaded later call functions of Python's own C interface, by name."""
+        for name in names:
+            self.publish(name, address_of(getattr(_api, name)))
 
     def compile(self, ir: str, optimise: bool = False) -> bytes:
         """Object code of a module in text form.
@@ -423,7 +431,7 @@ def make_storage_type(dealloc: int) -> type:
     rows += [("version", _MEMBER_LONGLONG, _VERSION_AT), ("kept", _MEMBER_LONGLONG, _KEPT_AT)]
     members = (_Member * (len(rows) + 1))(
         *[_Member(name.encode(), kind, at, 0, None) for name, kind, at in rows])
-    new = ctypes.cast(_api.PyType_GenericNew, ctypes.c_void_p).value
+    new = address_of(_api.PyType_GenericNew)
     doc = ctypes.c_char_p(b"Bytes on a device, shared by every tensor that views them.")
     slots = (_Slot * 5)(
         _Slot(_TP_DEALLOC, dealloc), _Slot(_TP_MEMBERS, ctypes.addressof(members)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib
 
@@ -45,8 +44,6 @@ def _loaded(key: str, names: list[str], file: str, written) -> list[int]:
 @functools.cache
 def machine_code(file: str, names: tuple[str, ...], *details) -> dict:
     """Callables by name, of the functions that assembly/<file>.py builds from details."""
-    one = ctypes.cast(ctypes.pythonapi.PyLong_FromSsize_t, ctypes.c_void_p).value or 0
-    jit().publish("PyLong_FromSsize_t", one)
     threads.publish()
 
     def written() -> str:

@@ -15,6 +15,7 @@ import ctypes
 import os
 import signal
 import sys
+from array import array
 
 from .bridge import jit
 from .objects import addresses, cache, once
@@ -40,7 +41,7 @@ _OPEN, _INSIDE, _NUMBER = 1 << 15, (1 << 15) - 1, 16
 _FIELDS = {name: 64 * i for i, name in enumerate(
     ("state", "next", "asleep", "waiting", "busy", "limit", "started", "job", "patience",
      "mutex", "mutex2", "work", "work2", "done", "done2"))}
-_POOL_BYTES = 64 * len(_FIELDS)
+POOL_BYTES = 64 * len(_FIELDS)
 
 _PTHREAD = {
     "pthread_create":         "i32 (ptr, ptr, ptr, ptr)",
@@ -123,7 +124,15 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-def _text(triple: str, moves: bool) -> str:
+def pool_words(count: int) -> array:
+    """The words of a pool of so many threads before any has started."""
+    words = array("q", bytes(POOL_BYTES))
+    words[_FIELDS["limit"] // 8], words[_FIELDS["patience"] // 8] = count, MANY_LOOKS
+    return words
+
+
+def pool_text(triple: str, moves: bool) -> str:
+    """The code of the pool for a machine; on Linux threads can move between cores."""
     machine = triple.split("-")[0]
     pause, type_, argument = _PAUSE.get(machine, ("", "", ""))
     rest = f"call void @{pause}({argument})" if pause else "fence seq_cst"
@@ -139,7 +148,7 @@ def _text(triple: str, moves: bool) -> str:
     here = "call i32 @sched_getcpu()" if moves else "add i32 0, 0"
     away = "call void @apart()" if moves else ""
     return (_apart(core) if moves else "") + f"""
-@flambeau_pool = external global [{_POOL_BYTES} x i8]
+@flambeau_pool = external global [{POOL_BYTES} x i8]
 @all_signals = private constant [128 x i8] c"{_FULL}"
 {declared}
 
@@ -442,7 +451,7 @@ class _Pool:
 def _words() -> int:
     """The address of the pool's words, 64-byte aligned, made on first use."""
     if _Pool.memory is None:
-        _Pool.memory = ctypes.create_string_buffer(_POOL_BYTES + 64)
+        _Pool.memory = ctypes.create_string_buffer(POOL_BYTES + 64)
         _Pool.address = -(-ctypes.addressof(_Pool.memory) // 64) * 64
         _renew()
     return _Pool.address
@@ -456,14 +465,13 @@ def _renew() -> None:
     """A pool without workers, as at the start of a process; a fork leaves them behind."""
     if _Pool.memory is None:
         return
-    ctypes.memset(_Pool.address, 0, _POOL_BYTES)
+    words = pool_words(get_num_threads())
+    ctypes.memmove(_Pool.address, words.buffer_info()[0], POOL_BYTES)
     if _posix():
         library = ctypes.CDLL(None)
         for field, make in (("mutex", "pthread_mutex_init"), ("work", "pthread_cond_init"),
                             ("done", "pthread_cond_init")):
             getattr(library, make)(ctypes.c_void_p(_Pool.address + _FIELDS[field]), None)
-    _write("limit", get_num_threads())
-    _write("patience", MANY_LOOKS)
 
 
 def _posix() -> bool:
@@ -486,7 +494,7 @@ def publish() -> None:
         moves = sys.platform == "linux" and all(hasattr(library, name) for name in _CORES)
         for name in (*_PTHREAD, *(_CORES if moves else ())):
             add(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
-        text = _text(j.machine.triple, moves)
+        text = pool_text(j.machine.triple, moves)
     (found,) = addresses(cache().key("threads"), ("flambeau_parallel_pool",), lambda: text)
     add("flambeau_parallel", found)
 

@@ -213,8 +213,9 @@ class _Unstructured(BasePruningMethod):
     def __init__(self, amount):
         self.amount = _check_amount(amount)
 
+    @abstractmethod
     def scores(self, t):
-        raise NotImplementedError
+        """What elements are ranked by, in the shape of t."""
 
     def compute_mask(self, t, default_mask):
         count = _how_many(self.amount, t.nelement())

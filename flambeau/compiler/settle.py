@@ -1,0 +1,101 @@
+"""The program at the end of a known segment, as native code runs it and hands out its results.
+
+And the signatures of many tensors changed at once, for those that are traced have others.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from array import array
+
+from ..devices.cpu import bridge
+from ..devices.cpu.assembly.settle_words import PLAN
+from ..devices.cpu.foundry import machine_code
+from ..devices.cpu.memory import allocate
+from ..engine.front_parts import slot_offset
+from ..engine.tensor import Signature, Tensor
+from .phantom import traced
+
+_CLASS = sys.intern("__class__")
+_PLAIN, _TRACED = (slot_offset(Signature, name) for name in ("plain", "traced"))
+
+
+@functools.cache
+def _code() -> dict:
+    bridge.jit().publish_python(("PyObject_SetAttr", "PyLong_FromVoidPtr", "PyType_GenericAlloc"))
+    offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad"))
+    return machine_code("settle", ("settle", "swap", "promise"), offsets)
+
+
+class Promise:
+    """The gradients that a way back on a known path gives to leaves that have none."""
+
+    def __init__(self, leaves: list[int], results: list):
+        made = dict(results)
+        rows = array("q")
+        for k in leaves:
+            result = made.get(k)
+            rows.extend((k, *((0, 0) if result is None else (id(result.traced), id(result.node)))))
+        self._keep = results, rows, [(r.traced, r.node) for r in made.values()]
+        self._rows, self._count = _address(rows), len(leaves)
+        self._give = _code()["promise"]
+
+    def given(self, state: int) -> bool:
+        """Give them; False, and nothing done, if a leaf has a gradient already."""
+        return not self._give(state, self._rows, self._count, 0)
+
+
+def untag(tensors: list[Tensor]) -> None:
+    """Let tensors be as they are when nobody traces them."""
+    _code()["swap"](id(tensors), _PLAIN, 0)
+
+
+def retag(tensors: list[Tensor]) -> None:
+    """Let tensors be as a trace sees them."""
+    if _code()["swap"](id(tensors), _TRACED, 0) < len(tensors):
+        for x in tensors:
+            x.sig = traced(x.sig)
+
+
+class Settling:
+    """A variant of a segment's end whose program has been built: see devices/.../settle.py."""
+
+    def __init__(self, variant, values: int):
+        self.program = program = variant.program.prepare()
+        self.pools = program.pools
+        live = {k for k, _ in variant.live}
+        self._live = array("q", [k in live for k in range(values)])
+        number = {buffer: i for i, buffer in enumerate(program.results)}
+        rows = array("q")
+        for k, result in variant.live:
+            (kind, root), offset = result.place.root, result.place.offset
+            rows.extend((k, number[root] if kind == "buffer" else -1 - root, offset))
+        self._rows = rows
+        said = {
+            "count": values, "live": _address(self._live), "outside": program.outside,
+            "results": len(program.results), "table": program.table_address,
+            "failed": program.failed_address, "work": program.work,
+            "threshold": bridge.GIL_THRESHOLD, "code": program.entry,
+            "rows": _address(rows), "row_count": len(variant.live), "type": id(Tensor),
+            "class_name": id(_CLASS),
+        }
+        self._plan = array("q", [said[name] for name in PLAN])
+        self.address = _address(self._plan)
+        self.settle = _code()["settle"]
+
+    def run(self, state: int, numbers: list) -> list | None:
+        """The storages of the results, or None if other values are held than is planned for."""
+        made = [pool.pop() if pool else allocate(nbytes) for pool, nbytes in self.pools]
+        program = self.program
+        if numbers:
+            program.put_numbers(numbers)
+        if self.settle(state, self.address, id(made), 0):
+            return None
+        if program.failed[0]:
+            program.refuse()
+        return made
+
+
+def _address(words: array) -> int:
+    return words.buffer_info()[0] if words else 0
