@@ -159,7 +159,10 @@ class State:
     def pause(self, paused: bool) -> None:
         """Whether calls are not to be followed for a while."""
         self.paused = paused
-        self.go(self.at[0])
+        if paused:
+            self.words[0] = 0
+        else:
+            self.go(self.at[0])
 
 
 _VALUES_AT, _OUTSIDE_AT, _NUMBERS_AT, _THREAD_AT = map(

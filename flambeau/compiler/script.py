@@ -396,7 +396,8 @@ def names_of(function) -> tuple[list, list]:
 
 def changed(bound) -> bool:
     """Whether any of these names stands for something else now."""
-    return any([_now(owner, name) is not value for owner, name, value in bound])
+    return any([(owner.get(name, _NOTHING) if owner.__class__ is dict else _contents(owner))
+                is not value for owner, name, value in bound])
 
 
 def _now(owner, name: str):

@@ -490,11 +490,13 @@ class Tracer(Capture):
     def _untag(self) -> None:
         """All traced tensors as they are, for the time of a real op."""
         untag(self.tagged)
-        untag(self.reached)
+        if self.reached:
+            untag(self.reached)
 
     def _retag(self) -> None:
         retag(self.tagged)
-        retag(self.reached)
+        if self.reached:
+            retag(self.reached)
 
     def trace_all(self, tensors) -> None:
         """Ops on all tensors of a list are part of the trace from here on."""

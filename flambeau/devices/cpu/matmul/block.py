@@ -19,11 +19,14 @@ from .tile import FRAME, FRAME_BYTES, ROWS
 #: the block in rows. across: threads share columns, not rows. each: threads share matrices.
 #: rows_first: the inner loop goes along columns. spare_a: what a block needs, the last part of it
 #: from `spare_at` on for panels of B; spare_b: panels of B that threads share. pack_b: DIRECT ...
+#: given: what pack functions are told of k, if not how deep panels are. enter, leave: functions to
+#: call before and after a block, if any.
 WORDS = ("batch", "offsets", "m", "n", "k", "a_row", "a_step", "b_step", "b_lane", "c_row",
          "d_row", "kind", "alpha", "beta", "depth", "height", "pack_a", "pack_b", "across", "each",
          "rows_first", "grain", "tiles", "packer_a", "packer_b", "spare_a", "spare_b", "c_size",
          "round", "ahead", "spare_at", "tile_rows",
-         "tile_columns", "tile_shift", "tile_group", "tile_masked", "alone", "turned")
+         "tile_columns", "tile_shift", "tile_group", "tile_masked", "alone", "turned",
+         "given", "enter", "leave")
 #: B is read where it lies; from panels that were made before; from panels made block by block
 DIRECT, SHARED, HERE = 0, 1, 2
 W = {name: i for i, name in enumerate(WORDS)}
@@ -41,6 +44,12 @@ def block_text(tile: Tile, name: str) -> tuple[str, dict]:
 def call_pack(w: Code, packer, base, lane, step, lanes, k, to, pitch, panel) -> None:
     w.do(f"call void {packer}(ptr {base}, i64 {lane}, i64 {step}, i64 {lanes}, i64 {k}, "
          f"ptr {to}, i64 {pitch}, i64 {panel})")
+
+
+def given_k(w: Code, words: str, deep: str) -> str:
+    """What pack functions are told of k where panels are so deep."""
+    given = w.word(words, W["given"])
+    return w.pick(w.is_("eq", given, 0), deep, given)
 
 
 class _Block:
@@ -76,8 +85,15 @@ class _Block:
                              ("s_step", self.a_step)):
             self.put(field, value)
         self.height = self._even("%rows", self.word("height"))
+        self._around("enter")
         w.loop(0, self.k, self.word("depth"), self._part_of_k)
+        self._around("leave")
         return w.function(name, _ARGUMENTS), w.declared
+
+    def _around(self, name: str) -> None:
+        function = self.word(name, "ptr")
+        self.w.when(self.w.is_("ne", function, "null", "ptr"),
+                    lambda: self.w.do(f"call void {function}()"))
 
     def _even(self, total: str, most: str) -> str:
         """Blocks of at most so many rows, all about as high, whole tiles."""
@@ -95,6 +111,7 @@ class _Block:
         w = self.w
         left = w.sub(self.k, p)
         self.deep = w.least(self.word("depth"), left)
+        self.given = given_k(w, "%words", self.deep)
         first = w.is_("eq", p, 0)
         self.d_step = w.pick(first, self.d_row, self.c_row)
         for field, value in (("last", w.emit(f"zext i1 {w.is_('eq', self.deep, left)} to i64")),
@@ -127,7 +144,7 @@ class _Block:
         source = w.at(self.v_base, w.mul(j, self.b_lane))
         w.when(self.here, lambda: call_pack(
             w, self.word("packer_b", "ptr"), source, self.b_lane, self.b_step, self.wide,
-            self.deep, self.panels, self.line, inside))
+            self.given, self.panels, self.line, inside))
         self.v_from = w.pick(self.here, self.panels, self.v_base, "ptr")
         self.panel = w.pick(self.here, inside,
                             w.pick(self.direct, w.mul(self.tile_columns, self.b_lane),
@@ -210,7 +227,7 @@ class _Block:
 
         def pack(base, rows, lanes, to) -> str:
             panel = self._panel_bytes(rows)
-            call_pack(w, packer, base, self.a_row, self.a_step, lanes, self.deep, to,
+            call_pack(w, packer, base, self.a_row, self.a_step, lanes, self.given, to,
                       w.mul(self._pitch(rows), self.t.size), panel)
             return panel
 
@@ -222,18 +239,18 @@ class _Block:
         first = "0"
         if self.t.rows <= self.t.lanes:
             first = self._pack_full_tiles(block, pack)
-        done = w.op("udiv", first, self.t.rows)
-        to = w.at("%spare", w.mul(done, self._panel_bytes(str(self.t.rows))))
+        done = w.op("udiv", first, self.tile_rows)
+        to = w.at("%spare", w.mul(done, self._panel_bytes(self.tile_rows)))
         w.loop(first, self.count, lambda: size[0], one, [("ptr", to)])
 
     def _pack_full_tiles(self, block: str, pack) -> str:
         """Where rows of A are side by side, all whole tiles at once; how many rows that was."""
-        w, most = self.w, self.t.rows
+        w, most = self.w, self.tile_rows
         tiles = w.op("udiv", self.count, most)
         uneven = w.is_("ne", w.mul(tiles, most), self.count)
         full = w.sub(tiles, w.pick(uneven, 1, 0))  # the last whole one shares with what is left
         beside = w.is_("eq", self.a_row, self.c_size)
         several = w.op("and", beside, w.is_("sgt", full, 1), "i1")
         rows = w.pick(several, w.mul(full, most), 0)
-        w.when(several, lambda: pack(block, str(most), rows, "%spare"))
+        w.when(several, lambda: pack(block, most, rows, "%spare"))
         return rows

@@ -10,7 +10,7 @@ rows and columns nor the number of threads changes a bit of the result.
 
 from __future__ import annotations
 
-from .block import PANELS, SHARED, W, block_text, call_pack
+from .block import PANELS, SHARED, W, block_text, call_pack, given_k
 from .host import Tile
 from .scratch import DECLARATIONS
 from .text import Code, module
@@ -49,7 +49,8 @@ class _Driver:
         base = w.at(b, w.mul(w.add(first, begin), lane))
         panel = w.mul(k, line)
         to = w.at(panels, w.mul(w.op("udiv", begin, t.columns), panel))
-        call_pack(w, packer, base, lane, step, w.sub(end, begin), k, to, line, panel)
+        call_pack(w, packer, base, lane, step, w.sub(end, begin), given_k(w, words, k), to, line,
+                  panel)
 
     def pack_range(self) -> tuple[str, dict]:
         """Units are a few panels of B."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+import sys
 
 from ....core.record import Record
 from ..bridge import jit
@@ -52,6 +54,12 @@ class Tile(Record):
         return f"<{self.lanes} x {self.element}>"
 
 
+#: the sums of four tiles of AMX: see amx.py. Panels of B are as wide as those of AVX-512.
+AMX = Tile("float32", 32, 2, 16)
+#: arch_prctl of x86-64, which is to let the process use the data of tiles
+SYSTEM_CALL = (158, 0x1023, 18)
+
+
 def many_registers() -> bool:
     """Whether there are 32 vector registers, not 16."""
     return jit().bits == 512 or jit().machine.triple.startswith(("aarch64", "arm64"))
@@ -61,6 +69,15 @@ def many_registers() -> bool:
 def adds_pairs() -> bool:
     """Whether an instruction adds products of pairs of bfloat16 to sums: see pairs.py."""
     return jit().bits == 512 and "avx512bf16" in jit().linker.has
+
+
+@functools.cache
+def multiplies_tiles() -> bool:
+    """Whether there are tiles of bfloat16, see amx.py, and the system lets us use them."""
+    if not (jit().bits == 512 and {"amx-tile", "amx-bf16"} <= jit().linker.has
+            and sys.platform == "linux"):
+        return False
+    return ctypes.CDLL(None).syscall(*map(ctypes.c_long, SYSTEM_CALL)) == 0
 
 
 @functools.cache

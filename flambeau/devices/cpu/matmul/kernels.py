@@ -9,7 +9,7 @@ from ....core.record import Record
 from .. import threads
 from ..objects import addresses, cache
 from . import scratch
-from .host import adds_pairs, host_tile, many_registers
+from .host import AMX, adds_pairs, host_tile, many_registers
 
 #: dtype of operands -> dtype of sums
 SUMS = {"float32": "float32", "float64": "float64", "float16": "float32", "bfloat16": "float32"}
@@ -48,6 +48,15 @@ def packer(dtype: str, paired: bool = False) -> int:
     return found
 
 
+@functools.cache
+def around_tiles() -> tuple[int, ...]:
+    """Addresses for AMX: pack functions of A and of B, what enters a block, and what leaves it."""
+    from .amx import around_text
+
+    names = ("amx_pack_left", "amx_pack_right", "amx_enter", "amx_leave")
+    return tuple(addresses(cache().key("amx"), names, lambda: around_text(*names)))
+
+
 class Family(Record):
     """Microkernels of one shape: up to `rows` by `columns`, which are `vectors` of `lanes`."""
 
@@ -65,13 +74,15 @@ class Family(Record):
 def family(name: str, sums: str) -> Family:
     """`square`: the host's own tile. `wide`: one row of many vectors. `dot`: sums along k.
 
-    Only square ones read panels; the others read half precision where it lies.
+    `amx`: its tiles, two by two. These and square ones read panels; the others read half precision
+    where it lies.
     """
     t = host_tile(sums)
     shapes = {
         "square": (t.rows, t.vectors, t.lanes),
         "wide":   (1, 8, t.lanes),
         "dot":    (5 if many_registers() else 3, 1, 4),
+        "amx":    (AMX.rows, AMX.vectors, AMX.lanes),
     }  # fmt: skip
     return Family(name, *shapes[name])
 
@@ -85,8 +96,9 @@ class Tiles:
 
     def __init__(self, dtype: str, name: str = "square", finish=None, finish_name: str = "",
                  paired: bool = False):
-        self.family, self.dtype, self.paired = family(name, SUMS[dtype]), dtype, paired
-        self.finish = finish
+        self.family, self.dtype, self.finish = family(name, SUMS[dtype]), dtype, finish
+        self.amx = name == "amx"
+        self.paired = paired or self.amx
         self.stem = f"tile_{name}_{'pairs_' if paired else ''}{dtype}{finish_name}"
         self.table = array("q", bytes(16 * self.family.rows * self.family.vectors))
         self.address = self.table.buffer_info()[0]
@@ -101,21 +113,36 @@ class Tiles:
             self._load(-(-rest // shape.lanes), rest % shape.lanes > 0)
         return self.address
 
+    def depth(self, k: int) -> int:
+        """How deep panels are: in pairs where there are pairs, in whole tiles where there are."""
+        return -(-k // 32) * 16 if self.amx else k // 2 if self.paired else k
+
+    def packers(self) -> tuple[int, int]:
+        """The addresses of the pack functions of A and B."""
+        if self.amx:
+            left, right, *_ = around_tiles()
+            return left, right
+        return (packer(self.dtype, self.paired),) * 2
+
     def _load(self, vectors: int, masked: bool) -> None:
         rows = self.family.rows
         start = (vectors - 1 + masked * self.family.vectors) * rows
         if self.table[start]:
             return
         stem = f"{self.stem}_{vectors}{'m' if masked else ''}"
-        names = [f"{stem}_{r}" for r in range(1, rows + 1)]
+        names = [stem] if self.amx else [f"{stem}_{r}" for r in range(1, rows + 1)]
         found = addresses(cache().key(stem), names, lambda: self._text(names, vectors, masked))
-        self.table[start:start + rows] = array("q", found)
+        self.table[start:start + rows] = array("q", found * (rows // len(found)))
 
     def _text(self, names, vectors: int, masked: bool) -> str:
         from .pairs import add_products
         from .text import module
         from .tile import DotKernel, Kernel
 
+        if self.amx:
+            from .amx import kernel_texts
+
+            return module(kernel_texts(names[0], vectors, masked, self.dtype, self.finish))
         make, width = (DotKernel, self.family.lanes) if self.family.name == "dot" else (
             Kernel, vectors)
         tile = host_tile(SUMS[self.dtype])

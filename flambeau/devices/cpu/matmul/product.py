@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from .block import DIRECT, HERE, PANELS, SHARED, WORDS
-from .host import Tile, adds_pairs, caches, host_tile
-from .kernels import SIZES, SUMS, Family, Tiles, driver, drivers, packer, tiles
+from .host import AMX, Tile, adds_pairs, caches, host_tile, multiplies_tiles
+from .kernels import SIZES, SUMS, Family, Tiles, around_tiles, driver, drivers, packer, tiles
 from .tile import COLUMN, PLAIN, ROWS, SCALED
 
 __all__ = ["SIZES", "SUMS", "Cut", "Matrix", "Product", "Tiles", "choose", "driver", "drivers",
@@ -78,6 +78,11 @@ def in_pairs(dtype: str, k: int) -> bool:
     return dtype == "bfloat16" and k % 2 == 0 and adds_pairs()
 
 
+def in_tiles(dtype: str) -> bool:
+    """Whether a product of panels is computed by AMX, of any k."""
+    return dtype == "bfloat16" and multiplies_tiles()
+
+
 # -- blocks ------------------------------------------------------------------------------------
 
 
@@ -127,14 +132,18 @@ class Product:
         batch = len(self.offsets) // 4
         self.work = m * n * k * batch >> 4
         cut = cut or choose(tile, m, n, k, batch, a, b, dtype != tile.dtype)
-        paired = kernels is None and cut.family == "square" and in_pairs(dtype, k)
-        if paired:
-            k, a, b = k // 2, Matrix(a.down, 2 * a.right), Matrix(2 * b.down, b.right)
+        if kernels is None:
+            name = "amx" if cut.family == "square" and in_tiles(dtype) else cut.family
+            kernels = tiles(dtype, name, name == "square" and in_pairs(dtype, k))
+        given, tile = (k, AMX) if kernels.amx else (0, tile)
+        k = kernels.depth(k)
+        if kernels.paired:
+            a, b = Matrix(a.down, 2 * a.right), Matrix(2 * b.down, b.right)
         values = {"batch": batch, "offsets": self.offsets.buffer_info()[0], "m": m, "n": n, "k": k,
-                  "turned": turned}
+                  "given": given, "turned": turned}
         self._describe(values, dtype, a, b, c_row, cut)
         self._add(values, dtype, d, alpha, beta)
-        _cut_up(values, tile, m, n, k, dtype, cut, kernels or tiles(dtype, cut.family, paired))
+        _cut_up(values, tile, m, n, k, dtype, cut, kernels)
         values["alone"] = (batch == 1 and cut.route == EACH and not values["spare_a"]
                            and not any(self.offsets))
         self.words = array("q", [self.work, *_IN_ORDER(values)])
@@ -168,14 +177,16 @@ def _cut_up(values: dict, tile: Tile, m: int, n: int, k: int, dtype: str, cut: C
     width = block_width(tile, k) if shared else n
     room_a = _room_a(tile, min(height, m), depth) if pack_a else 0
     room_b = _room(min(PANELS * tile.columns, all_columns), depth, tile) if pack_b == HERE else 0
+    left, right = kernels.packers() if pack_a or pack_b != DIRECT else (0, 0)
+    enter, leave = around_tiles()[2:] if kernels.amx else (0, 0)
     values.update(
         depth=depth, height=height, round=width, pack_a=pack_a, pack_b=pack_b,
         across=route == ACROSS, each=route == EACH, rows_first=k <= 64,
         grain=_grain(m, n, k, cut, shape), tiles=kernels.need(n), tile_rows=shape.rows,
         tile_columns=shape.columns, tile_shift=shape.lanes.bit_length() - 1,
         tile_group=8 * shape.rows, tile_masked=8 * shape.rows * shape.vectors,
-        packer_a=packer(dtype, kernels.paired) if pack_a else 0,
-        packer_b=packer(dtype, kernels.paired) if pack_b != DIRECT else 0,
+        packer_a=left if pack_a else 0, packer_b=right if pack_b != DIRECT else 0,
+        enter=enter, leave=leave,
         spare_a=room_a + room_b, spare_at=room_a,
         spare_b=_room(min(width, all_columns), k, tile) if shared else 0,
         ahead=shape.columns * SIZES[dtype] if pack_b == DIRECT else 1024)
