@@ -298,5 +298,5 @@ class _Merger:
         operands = (*[old.operands[k] for k in fold.written],
                     *[Operand(a.dtype, a.step) for a in self.accesses])
         kernel = Kernel(operands, tuple(self.params), old.kept, old.reduced, old.lanes,
-                        tuple(stages), True)
+                        tuple(stages), True, blocks=old.blocks)
         return self._launch(kernel, written, None, fold.args[-1])

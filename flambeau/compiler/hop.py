@@ -33,7 +33,7 @@ def hop():
 
         return module_text(text.build(offsets))
 
-    (address,) = addresses(cache().key(f"hop {offsets}"), ("hop",), written, True)
+    (address,) = addresses(cache().key(f"hop {offsets}"), ("hop",), written, bridge.LIGHTLY)
     return bridge.fast_function(address, "hop")
 
 

@@ -80,6 +80,8 @@ class Kernel(Record):
     # For each operand, the number of computed coordinates: each has a stride of its own, and they
     # move the operand on from where the loops have taken it.
     indirect: tuple[int, ...] = ()
+    # Whether folds may be cut into blocks, for threads; what is folded into many places is not.
+    blocks: bool = True
 
     def __eq__(self, other) -> bool:
         return isinstance(other, Kernel) and _identity(self) == _identity(other)
@@ -112,12 +114,21 @@ def stage_exprs(kind: str, payload) -> list[Expr]:
     return found
 
 
+def param_kinds(kernel: Kernel) -> str:
+    """One letter per argument: p for a pointer, d for a double, q for an integer."""
+    letters = "p" * len(kernel.operands)
+    for dtype in kernel.params:
+        letters += "dd" if dtype.kind == "c" else "d" if dtype.kind == "f" else "q"
+    return letters + "q"
+
+
 def listing(kernel: Kernel) -> str:
     """The kernel as text: unambiguous, so that it also names the machine code on disk."""
     lines = [f"operands {', '.join(map(str, kernel.operands))}",
              f"params {', '.join(p.name for p in kernel.params)}",
              f"loops {kernel.kept} kept, {kernel.reduced} reduced, lanes {kernel.lanes}"
-             f"{', dense' if kernel.dense else ''} {kernel.indirect or ''}"]
+             f"{', dense' if kernel.dense else ''}{'' if kernel.blocks else ', no blocks'} "
+             f"{kernel.indirect or ''}"]
     names: dict[Expr, str] = {}
     for kind, payload in kernel.stages:
         lines.append(f"{kind}:")

@@ -19,6 +19,11 @@ BLOCK, BLOCKS, FEW = 1 << 15, 128, 32
 BLOCK_ARGUMENTS = ("ptr %scratch", "i64 %blocks", "i64 %rows", "i64 %begin", "i64 %end")
 
 
+def in_blocks(places: int, work: int) -> bool:
+    """Whether a fold of so many elements into so many places is cut into blocks."""
+    return places <= FEW and work >= 2 * BLOCK
+
+
 class Call(Record):
     """What a caller has to know of a kernel."""
 

@@ -4,25 +4,33 @@ A native front does what the Python front in eager.py does for operands it has m
 calls that front for everything else: a new signature, an empty free list, keywords, a subclass's
 protocol, unusual modes. It speaks CPython's calling convention. A function finds its context in
 `self`; a method gets the tensor there, so each method is a small function with its own context.
-Their text is in front_text.py, made of front_parts.py; here they are loaded and handed out.
+Their text is in the folder front_text; here they are loaded and handed out.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 from array import array
 
 from ..devices.cpu import bridge
 from ..devices.cpu.objects import addresses, cache, stamp
 from . import front_parts, front_text
 from .front_parts import EXTERNAL, offsets
-from .front_text import FORMS, module_text
+from .front_text import FORMS
 from .tensor import LEAF, Tensor
 
 _api = ctypes.pythonapi
 
+def _sources() -> list[str]:
+    """The files that fronts are written in."""
+    folder = os.path.dirname(str(front_text.__file__))
+    return [str(front_parts.__file__),
+            *(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".py"))]
+
+
 #: what the generated text depends on, besides the layout of objects
-SOURCE = stamp(str(front_parts.__file__), str(front_text.__file__))
+SOURCE = stamp(*_sources())
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 
@@ -35,7 +43,7 @@ class Fronts:
         j.publish_python(EXTERNAL)
         key = cache().key(f"fronts {SOURCE} {offsets(node)}")
         names = [*(f"f{form}" for form in FORMS), "next_sequence"]
-        *functions, sequence = addresses(key, names, lambda: module_text(node), True)
+        *functions, sequence = addresses(key, names, lambda: _text(node), True)
         self._functions = dict(zip(FORMS, functions, strict=True))
         self._variable = j.linker.variable
         self.used = dict.fromkeys(FORMS, 0)
@@ -90,6 +98,12 @@ class Fronts:
         i = self.used["2"] - 1
         assert self.contexts["2"][i] == context.buffer_info()[0]
         return self._method(self.entries["r2"][i], f"__r{name}__", doc)
+
+
+def _text(node: type) -> str:
+    from .front_text.module import module_text  # not needed where the code is on disk already
+
+    return module_text(node)
 
 
 _make_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object,

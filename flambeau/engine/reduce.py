@@ -17,6 +17,7 @@ from ..core.lazily import Lazily
 from ..core.signature import parameters_of
 from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES, compile_kernel
+from ..devices.parallel import in_blocks
 from ..ops.declare import Reduction
 from .eager import engine, intercepted, new_table
 from .formula import back_of, numbered_back, record
@@ -253,21 +254,24 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
         compute = _WIDER.get(compute, compute)
     run, counts = _code(op, x.dtype, compute, tuple(s.dtype for s in sigs), walk.steps, walk.kept,
                         walk.reduced, walk.lanes, op.indexed and count < 2**31, walk.whole,
-                        compute is not operating.compute)
+                        compute is not operating.compute,
+                        walk.whole or in_blocks(sigs[0].numel, x.numel))
     last = count if walk.whole else walk.last
     return sigs, run, last, (float(count),) if counts else (), walk
 
 
 @lru_cache(maxsize=4096)
 def _code(op: Reduction, source: dt.dtype, compute: dt.dtype, results: tuple, steps: tuple,
-          kept: int, reduced: int, lanes: str, narrow: bool, whole: bool, widened: bool):
+          kept: int, reduced: int, lanes: str, narrow: bool, whole: bool, widened: bool,
+          blocks: bool):
     """Machine code of a reduction for every shape of a layout, and whether it takes the count."""
     stages, finished, params, counts = _stages(op, source, compute, kept, narrow, widened)
     stores = tuple(Store(k, ex.cast(value, d.compute)) for k, (value, d) in enumerate(
         zip(finished, results, strict=True)))
     operands = tuple(Operand(d, step, k < len(results))
                      for k, (d, step) in enumerate(zip((*results, source), steps, strict=True)))
-    kernel = Kernel(operands, params, kept, reduced, lanes, (*stages, ("row", stores)), whole)
+    kernel = Kernel(operands, params, kept, reduced, lanes, (*stages, ("row", stores)), whole,
+                    blocks=blocks)
     return compile_kernel(kernel), counts
 
 

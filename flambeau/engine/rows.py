@@ -13,6 +13,7 @@ from ..core.kernel import Kernel, Operand, Store
 from ..core.rows import Program, Result, Rows, each, once
 from ..core.rows import kept as kept_once
 from ..devices.cpu.compile import compile_kernel
+from ..devices.parallel import in_blocks
 from .eager import engine, new_table
 from .formula import FormulaBack
 from .layout import SHORT, reduction_walk
@@ -119,7 +120,7 @@ def _plan(program: Program, sigs, dims, numbers: dict):
     stages = (*stages, *((stage, stored) for stage, stored in stores.items() if stored))
     kernel = Kernel(tuple(Operand(s.dtype, step, k < len(outs)) for k, ((s, _), step) in enumerate(
         zip(operands, walk.steps, strict=True))), params, walk.kept, walk.reduced, walk.lanes,
-        stages)
+        stages, blocks=in_blocks(prod(narrow), first.numel))
     return outs, compile_kernel(kernel), walk.last, float(count), walk
 
 

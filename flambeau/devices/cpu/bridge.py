@@ -24,6 +24,11 @@ _api = ctypes.pythonapi
 _METH_FASTCALL = 0x0080
 _MEMBER_OBJECT_EX, _MEMBER_LONGLONG = 16, 17
 
+#: how a module is compiled by which a process gains little but that it starts sooner
+LIGHTLY = "lightly"
+_LIGHT_PASSES = ("sroa", "instruction_combine", "simplify_cfg", "new_gvn", "loop_rotate",
+                 "instruction_combine", "simplify_cfg", "global_dead_code_eliminate")
+
 #: calls longer than this many elements give up the GIL while they run
 GIL_THRESHOLD = 1 << 16
 
@@ -150,7 +155,7 @@ _UNBOX = {"p": ("PyLong_AsVoidPtr", "ptr"), "q": ("PyLong_AsSsize_t", "i64"),
 
 
 def wrapper_ir(name: str, letters: str, by_layout: bool) -> str:
-    """The wrapper of kernel @name whose arguments are given by letters (see llvm.param_kinds).
+    """The wrapper of kernel @name whose arguments are given by letters (see `param_kinds`).
 
     A long run gives up the GIL: the last argument is the count of a dense kernel, or the
     address of a layout whose word before the first says how many elements there are.
@@ -257,11 +262,12 @@ class Jit:
         for name in names:
             self.publish(name, address_of(getattr(_api, name)))
 
-    def compile(self, ir: str, optimise: bool = False) -> bytes:
+    def compile(self, ir: str, optimise: bool | str = False) -> bytes:
         """Object code of a module in text form.
 
         Kernels are written as they should run, so LLVM's passes over the IR gain them nothing and
-        cost three times what generating code does; functions that call each other need them.
+        cost three times what generating code does; functions that call each other need them. Where
+        LIGHTLY is said, variables become registers, and little more is done.
         """
         with building:
             module = self.llvm.parse_assembly(ir)
@@ -272,7 +278,12 @@ class Jit:
             options = self.llvm.create_pipeline_tuning_options(speed_level=1)
             options.loop_vectorization = options.slp_vectorization = False
             builder = self.llvm.create_pass_builder(self.machine, options)
-            builder.getModulePassManager().run(module, builder)
+            passes = builder.getModulePassManager()
+            if optimise == LIGHTLY:
+                passes = self.llvm.create_new_module_pass_manager()
+                for name in _LIGHT_PASSES:
+                    getattr(passes, f"add_{name}_pass")()
+            passes.run(module, builder)
             return self.machine.emit_object(module)
 
     def load(self, code: bytes, *names: str) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ...core.kernel import Kernel, listing, verify
+from ...core.kernel import Kernel, listing, param_kinds, verify
 from ..switches import switch
 from . import memory, threads
 from .bridge import function_at, jit, wrapper_ir
@@ -40,7 +40,7 @@ def compile_kernel(kernel: Kernel):
 
 
 def _kernel_ir(kernel: Kernel, name: str) -> str:
-    from ..llvm import param_kinds, to_ir  # not needed where all code is on disk already
+    from ..llvm import to_ir  # not needed where all code is on disk already
 
     return (to_ir(kernel, name, jit().bits) + ATTRIBUTES
             + wrapper_ir(name, param_kinds(kernel), not kernel.dense))

@@ -6,29 +6,12 @@ import functools
 import importlib
 
 from . import threads
-from .bridge import building, function_at, jit
+from .bridge import LIGHTLY, function_at, jit
 from .compile import ADDRESSES
 from .objects import SOURCES, cache
 
 #: files whose code LLVM's usual passes make no faster: they take a fifth of the time to compile
-LIGHT = frozenset(("choices", "fills", "tries", "twister"))
-_LIGHT_PASSES = ("sroa", "instruction_combine", "simplify_cfg", "new_gvn", "loop_rotate",
-                 "instruction_combine", "simplify_cfg", "global_dead_code_eliminate")
-
-
-def _lightly(text: str) -> bytes:
-    """Object code of a module whose variables become registers, and little more is done."""
-    j = jit()
-    with building:
-        module = j.llvm.parse_assembly(text)
-        module.triple, module.data_layout = j.machine.triple, str(j.machine.target_data)
-        builder = j.llvm.create_pass_builder(
-            j.machine, j.llvm.create_pipeline_tuning_options(speed_level=1))
-        passes = j.llvm.create_new_module_pass_manager()
-        for name in _LIGHT_PASSES:
-            getattr(passes, f"add_{name}_pass")()
-        passes.run(module, builder)
-        return j.machine.emit_object(module)
+LIGHT = frozenset(("choices", "fills", "gather", "player", "settle", "tries", "twister"))
 
 
 def _loaded(key: str, names: list[str], file: str, written) -> list[int]:
@@ -36,7 +19,7 @@ def _loaded(key: str, names: list[str], file: str, written) -> list[int]:
     store = cache()
     code = store.get(key)
     if code is None:
-        code = _lightly(written()) if file in LIGHT else jit().compile(written(), True)
+        code = jit().compile(written(), LIGHTLY if file in LIGHT else True)
         store.put(key, code)
     return jit().load(code, *names)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 
-from ...core.kernel import Kernel, listing, verify
+from ...core.kernel import Kernel, listing, param_kinds, verify
 from . import threads
 from .bridge import function_at, jit, wrapper_ir
 from .compile import ATTRIBUTES
@@ -38,7 +38,7 @@ def many(kernel: Kernel, columns: tuple[int, ...], width: int):
 
 
 def _text(kernel: Kernel, name: str, columns: tuple[int, ...], width: int) -> str:
-    from ..llvm import param_kinds, to_ir  # not needed where all code is on disk already
+    from ..llvm import to_ir  # not needed where all code is on disk already
 
     numbers = param_kinds(kernel).count("d")
     one = to_ir(kernel, f"{name}_one", jit().bits)

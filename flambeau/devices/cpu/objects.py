@@ -10,7 +10,7 @@ from .bridge import building, jit
 from .cache import Cache
 
 #: where code is -> its name, what writes its text, and whether LLVM's passes go over that
-SOURCES: dict[int, tuple[str, Callable[[], str], bool]] = {}
+SOURCES: dict[int, tuple[str, Callable[[], str], bool | str]] = {}
 
 
 def stamp(*sources: str) -> str:
@@ -32,7 +32,7 @@ def cache() -> Cache:
     return Cache(f"{j.cpu} {j.features} llvm {j.linker.version} {stamp(*sources)}")
 
 
-def addresses(key: str, names, build_ir, optimise: bool = False) -> list[int]:
+def addresses(key: str, names, build_ir, optimise: bool | str = False) -> list[int]:
     """Where functions are, of machine code by key, compiled from `build_ir()` if not on disk."""
     store, j = cache(), jit()
     code = store.get(key)

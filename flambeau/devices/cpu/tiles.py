@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...core import dtype as dt
 from ...core import expr as ex
-from ..llvm import Lowering, Place, Writer
+from ..llvm import Exprs, Place, Writer
 from .bridge import jit
 
 #: rows and vectors of a tile: with a vector of B each and one of A they fill 16 registers
@@ -45,7 +45,7 @@ class Code(Writer):
     def __init__(self, name: str, arguments: str, lanes: Lanes, internal: bool = True):
         super().__init__()
         self.name, self.arguments, self.lanes, self.internal = name, arguments, lanes, internal
-        self._formulas = _Formulas(self)
+        self._formulas = Exprs(self)
 
     def text(self) -> str:
         self.do("ret void")
@@ -166,13 +166,6 @@ class Code(Writer):
         self.invoke("product", ("ptr", c), ("i64", ldc), ("ptr", a), ("i64", down),
                     ("i64", along), ("ptr", b), ("i64", ldb), ("i64", across), ("i64", inner),
                     ("i64", rows), ("i64", cols), ("i64", mode), ("ptr", factors))
-
-
-class _Formulas(Lowering):
-    """Lowers exprs into a function that is being written."""
-
-    def __init__(self, writer: Writer):
-        self.w, self.folds, self.params = writer, {}, []
 
 
 def module(functions: list[Code], extra: str = "") -> str:

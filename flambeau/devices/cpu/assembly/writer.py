@@ -12,7 +12,7 @@ from typing import Any
 
 from ....core import dtype as dt
 from ....core import expr as ex
-from ...llvm import Lowering, Place, number
+from ...llvm import Exprs, Place, number
 from ...text import Text
 from ..bridge import GIL_THRESHOLD
 from ..compile import ATTRIBUTES
@@ -292,12 +292,11 @@ class Function(Text):
             leaf = ex.make("state", (), k, DTYPES[value.element])
             place.memo[leaf] = value.name
             leaves.append(leaf)
-        lowering: Any = Lowering.__new__(Lowering)
-        lowering.w = self
+        exprs = Exprs(self)
         found = function(*leaves)
         several = found if isinstance(found, tuple) else (found,)
         names = {v: k for k, v in DTYPES.items()}
-        made = tuple(Value(self, wide(names[e.dtype], lanes), lowering.lower(ex.expand(e), place))
+        made = tuple(Value(self, wide(names[e.dtype], lanes), exprs.lower(ex.expand(e), place))
                      for e in several)
         return made if isinstance(found, tuple) else made[0]
 

@@ -1,0 +1,136 @@
+"""What several fronts do in the same words.
+
+A front goes from block to block and leaves for `slow`, where Python answers, as soon as something
+is unusual:
+
+    packed_   the plan is found; is its machine code ready?
+    graph     does any operand want a gradient?
+    wanted    it does: are steps recorded here?
+    decided   they are, or not: is it known what to keep?
+    run       there is memory for the result
+    step      the kernel has run, and the step is recorded
+    done      the result is handed out
+
+Registers have the same names in all fronts, so a fragment finds what another has left.
+"""
+
+from __future__ import annotations
+
+from ..front_parts import TUPLE
+from .words import at, put
+
+#: of a plan
+BACK_AT, PACKED_AT = TUPLE + 8 * 4, TUPLE + 8 * 5
+
+#: the plan's machine code, and what else a front reads of it; `%graph` goes on
+READY = f"""{at("%packed", "%plan", PACKED_AT)}
+  %unready = icmp eq ptr %packed, %none
+  br i1 %unready, label %slow, label %graph
+"""
+
+#: whether steps are recorded; `%decided` goes on
+WANTED = """wanted:
+  %record = call i64 @recording()
+  %python = icmp slt i64 %record, 0
+  br i1 %python, label %slow, label %decided
+"""
+
+#: memory for the result from the list %free; the block `%run` is begun
+TAKE = """  %mem = call ptr @take(ptr %free)
+  %dry = icmp eq ptr %mem, null
+  br i1 %dry, label %slow, label %run
+run:
+"""
+
+#: the result, and where its elements are
+RESULT = """  %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
+  %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
+"""
+
+#: the end of a front that has recorded a step of a plan
+ATTACH = """  call void @attach(ptr %out, ptr %plan, ptr %parents, ptr %kept, ptr %versions)
+  br label %done
+done:
+  ret ptr %out
+"""
+
+
+def phis(registers: str, *ways: str) -> str:
+    """What is known where ways meet.
+
+    Registers are given as "type name" in a row; a way is its block, and a value for each of them.
+    """
+    rows = [way.split() for way in ways]
+    lines = []
+    for k, register in enumerate(registers.split(", ")):
+        type_, name = register.split()
+        lines.append(f"  {name} = phi {type_} "
+                     + ", ".join(f"[ {row[1 + k]}, %{row[0]} ]" for row in rows) + "\n")
+    return "".join(lines)
+
+
+def pointer(name: str, tensor: str, t: dict) -> str:
+    """%<name>raw: where the elements of a tensor are."""
+    return (f'{at(f"%{name}box", tensor, t["ptr"])}'
+            f"  %{name}raw = call ptr @PyLong_AsVoidPtr(ptr %{name}box)\n")
+
+
+def decided(refused: str, onward: str) -> str:
+    """Whether a step of a pointwise plan is recorded: %on.
+
+    Python is asked where it is not known yet what such a step keeps, or where an operand is
+    refused: `refused` is text that says so.
+    """
+    return f"""decided:
+{at("%way", "%plan", BACK_AT)}
+  %flows = icmp ne ptr %way, %none
+  %may = icmp eq i64 %record, 1
+  %on = and i1 %may, %flows
+  %unprepared = icmp slt i64 %keep, 0
+  %first_time = and i1 %on, %unprepared
+{refused}  %asks = or i1 %first_time, %refused
+  br i1 %asks, label %slow, label %{onward}
+"""
+
+
+def of_plan_or_kin(sig: str, g: dict) -> str:
+    """The result's signature and the kernel's last argument; then memory.
+
+    They are the plan's, or if it serves %many shapes, a signature at hand and its %count.
+    """
+    return f"""{at("%psig", "%plan", TUPLE)}{at("%plast", "%words", 8, "i64")}
+  %osig = select i1 %many, ptr {sig}, ptr %psig
+  %last = select i1 %many, i64 %count, i64 %plast
+{at("%free", "%osig", g["free"])}
+{TAKE}"""
+
+
+def edges(operands: str) -> str:
+    """%parents: the edges to operands, each named by a letter, None for those that are loose."""
+    ends = "".join(f"  %{x}end = select i1 %{x}loose, ptr %none, ptr %{x}\n" for x in operands)
+    found = "".join(f"  %{x}edge = call ptr @edge(ptr %{x}end, ptr %{x}n)\n" for x in operands)
+    stored = "".join(put("%parents", TUPLE + 8 * k, f"%{x}edge", f"p{k}")
+                     for k, x in enumerate(operands))
+    return f"  %parents = call ptr @PyTuple_New(i64 {len(operands)})\n{ends}{found}{stored}"
+
+
+def keep(operands: str) -> str:
+    """%kept: of operands and the result what bits say, else a tuple of Nones that all share."""
+    n = len(operands)
+    bits = "".join(f"  %k{k}b = and i64 %bits, {1 << k}\n  %k{k} = icmp ne i64 %k{k}b, 0\n"
+                   for k in range(n + 1))
+    each = "".join(f"  call void @keep_one(ptr %{x}, i1 %k{k}, ptr %fresh, i64 {k})\n"
+                   for k, x in enumerate(operands))
+    return f"""{bits}  %some = icmp ne i64 %bits, 0
+  br i1 %some, label %keeping, label %letting
+letting:
+  %nones = load ptr, ptr @g_nones{n + 1}
+  call void @Py_IncRef(ptr %nones)
+  br label %keep_done
+keeping:
+  %fresh = call ptr @PyTuple_New(i64 {n + 1})
+{each}  call void @keep_result(ptr %out, i1 %k{n}, ptr %fresh, i64 {n})
+  br label %keep_done
+keep_done:
+  %kept = phi ptr [ %nones, %letting ], [ %fresh, %keeping ]
+"""
