@@ -7,6 +7,7 @@ import struct
 from ..engine import subclass
 from ..engine.modes import modes
 from ..engine.tensor import Tensor
+from .casting import recast, within
 from .segment import Result, Same, Several, Step
 
 
@@ -27,12 +28,14 @@ def made_again(step: Step, outside: list[Tensor], numbers: list[float], twins: l
             return slice(*parts) if a.kind is slice else a.kind(parts)
         return next(given) if type(a) is float else a
 
-    mode = modes.grad
+    mode, cast = modes.grad, within()
     now = [(x, getattr(x, "_grad", None)) for x in outside]
     try:
         for each in step.path():
             op, args, kwargs = each.call
             modes.grad = each.grad
+            if each.cast != within():
+                recast(each.cast)
             for k, before in each.grads:
                 outside[k]._grad = real(before)
             work = op.run if each.backward else subclass.function_of(op)
@@ -41,6 +44,8 @@ def made_again(step: Step, outside: list[Tensor], numbers: list[float], twins: l
                  else _made_by(each.result, result))
     finally:
         modes.grad = mode
+        if cast != within():
+            recast(cast)
         for x, g in now:
             x._grad = g
 

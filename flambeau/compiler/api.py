@@ -8,10 +8,12 @@ import warnings
 import weakref
 from typing import Any
 
-from ..core import dtype as dt
 from ..engine import eager, storage
+from ..engine.modes import gradient_watchers
+from .casting import casting
+from .names import changed, everything, names_of, tensors_of
 from .report import Report
-from .script import Script, changed, names_of, tensors_of
+from .script import Script
 from .segment import Step
 from .trace import ANOTHER_PATH, Tracer
 
@@ -42,10 +44,11 @@ class Compiled:
 
     def reset(self) -> None:
         """Forget all paths."""
-        self.roots: dict = {}    # paths, by the default dtype
+        self.roots: dict = {}    # paths, by what autocast does
         self.report = Report(getattr(self.function, "__name__", type(self.function).__name__))
+        self.apart: list = []    # (kind of call, its paths) that parted from those on the way
         self.scripts: list[Script] = []  # the one played last comes first
-        self.trained: list = []  # leaves that the call gives gradients to
+        self.trained: list = []  # leaves whose gradients the last traced call had to do with
         self.met: list = []      # tensors from outside that the last traced call used
         self.tagged: list = []   # parameters and buffers of modules that the function reaches
         self.bound: list = []    # what the function's code takes from around it
@@ -60,30 +63,38 @@ class Compiled:
         if eager.tracers or self.given_up:
             return self.function(*args, **kwargs)
         writing = None
-        if self.fullgraph:
+        if self.fullgraph and not self.verify:
             for k, script in enumerate(self.scripts):
                 found = script.play(args, kwargs)
                 if found is not None:
                     if k:
                         self.scripts.insert(0, self.scripts.pop(k))
                     return found[0]
-            writing = Script(self.function, args, kwargs, self.trained, self.met)
+        if self.fullgraph:
+            writing = Script(self.function, args, kwargs, self.met)
         return self._traced(args, kwargs, writing)
 
     def _traced(self, args, kwargs, writing):
         report = self.report
         report.calls += 1
-        default = dt.default_float()
-        root = self.roots.get(default)
+        cast = casting()
+        root = self.roots.get(cast)
         if root is None:
-            root = self.roots[default] = Step()
+            root = self.roots[cast] = Step()
+        if writing is not None:
+            kind = writing.kind(self.trained)
+            root = next((own for other, own in self.apart if other == kind), root)
         tracer = self.idle.pop() if self.idle else Tracer()
-        tracer.begin(root, report, writing, self.verify)
+        tracer.begin(root, report, writing, self.verify, cast)
         if args or kwargs:
             tracer.trace_on((*args, *kwargs.values()))
         tracer.trace_all(self._reached())
+        if writing is not None:
+            tracer.trace_on(writing.gradients.reach(self.tagged))
         eager.tracers.append(tracer)
         storage.readers.append(tracer.reader)
+        if writing is not None:
+            gradient_watchers.append(writing.gradients.watch)
         finished = False
         try:
             result = self.function(*args, **kwargs)
@@ -94,6 +105,8 @@ class Compiled:
             finally:
                 eager.tracers.remove(tracer)
                 storage.readers.remove(tracer.reader)
+                if writing is not None:
+                    gradient_watchers.remove(writing.gradients.watch)
                 held = eager.constants.copy()
                 eager.constants.clear()
         self.idle.append(tracer)
@@ -104,21 +117,23 @@ class Compiled:
             self._lose_patience()
         if writing is not None:
             self.met = [*writing.met, *held]
+            self.trained = writing.trained or self.trained
             if writing.finish(result, [*held, *self.tagged]):
                 self.scripts = [writing, *self.scripts[:SCRIPTS - 1]]
             elif writing.reason == ANOTHER_PATH:
-                self.roots.clear()  # the next call learns this path as a whole
+                # The next call of this kind learns its path as a whole, and others keep theirs.
+                self.apart = [(kind, Step()), *(
+                    row for row in self.apart if row[0] != kind)][:SCRIPTS]
             elif not tracer.captured:
                 raise RuntimeError(f"compile: {report.name} cannot be one program with "
                                    f"fullgraph=True: {writing.reason}")
-            self.trained = writing.trained
         return result
 
     def _reached(self) -> list:
         """Tensors that the function's code can reach without being given them."""
         if self.changes != eager.module_changes[0] or changed(self.bound):
             self.changes = eager.module_changes[0]
-            self.bound = names_of(self.function)[1]
+            self.bound = (everything if self.fullgraph else names_of)(self.function)[1]
             self.tagged = tensors_of(self.function, self.bound)
         return self.tagged
 

@@ -10,6 +10,8 @@ from ..engine.modes import modes
 from ..engine.node import next_sequence
 from ..engine.tensor import LEAF, Size, Tensor
 from .again import another, made_again
+from .casting import within
+from .overlap import homes_of
 from .phantom import GRAPH, HAS_NODE, extent_of, plain, state_of, traced
 from .reverse import boundary_of, graph_is_ours, rehearse
 from .segment import Chain, Result, Same, Several, Step
@@ -40,6 +42,7 @@ class Capture:
     numbers: list[float]
     tagged: list[Tensor]
     boundaries: list[tuple]
+    nodes: Any = ()
     phantom: Callable
     flush: Callable
     live: Callable
@@ -60,6 +63,7 @@ class Capture:
         real = [self._real(a, swap) for a in args]
         named = {k: self._real(v, swap) for k, v in kwargs.items()}
         before = [(t.sig, t.node is not None) for t in self.twins]
+        nodes = [t.node for t in self.twins]
         try:
             result = self._recorded(subclass.function_of(op), real, named)
         except BaseException:
@@ -78,7 +82,7 @@ class Capture:
                 self.seen.clear()
                 self._catch_up()
         if reason is not None:
-            return self._broken(op, key, reason, result)
+            return self._broken(op, key, reason, result, nodes)
         self._catch_up()
         self.step = self._new_step(op, args, kwargs, key, numbers, template, before)
         return made
@@ -93,6 +97,7 @@ class Capture:
             x.sig = sig
             if state_of(x) == HAS_NODE:
                 self.boundaries.append((x, x.node, boundary_of(x)))
+        self.chain.homes += homes_of(self.outside[self.added:])
         self.added = len(self.outside)
         self.seen = [(x.sig, x.node) for x in self.outside]
 
@@ -166,12 +171,17 @@ class Capture:
                 return "it gives a tensor from outside another place in the graph"
         return None
 
-    def _broken(self, op, key, reason: str, result):
-        """The op has run; the path goes on after it with a new segment."""
+    def _broken(self, op, key, reason: str, result, nodes=()):
+        """The op has run; the path goes on after it with a new segment.
+
+        nodes: what values were in the graph before it, which is where the segment ends.
+        """
         self.step.children[key] = Step(reason=reason)
         self.report.broke(op, reason)
         given = self._given_back(result)
+        self.nodes = nodes
         self.flush(f"{getattr(op, 'name', op)}: {reason}")
+        self.nodes = ()
         self.trace_on(given)
         return given
 
@@ -195,7 +205,7 @@ class Capture:
         self.numbers += numbers
         step = Step()
         step.chain, step.end, step.result = chain, len(chain.launches), template
-        step.grad = modes.grad
+        step.grad, step.cast = modes.grad, within()
         step.baked = None if recorder.met.issuperset(own) else list(numbers)
         step.learnt = list(self.numbers)
         step.writes = sorted({n for each in recorder.launches for kind, n in each.writes
@@ -248,7 +258,9 @@ class Capture:
             if leaf._grad is twin:
                 leaf._grad = phantom
         if reason is not None:
+            end = self.step
             self._broken(op, key, reason, None)
+            end.reverse = None  # the graph has been walked: the way back is learnt another time
             return
         step = self._new_step(op, (x, gradient, retain), {}, key, [],
                               [(k, result) for k, result, _ in changed], twins)
@@ -306,16 +318,23 @@ class Capture:
         live = self.live()
         self._untag()
         self.chain.keep = [list(table.values()) for table in eager.tables()]
+        nodes = self.nodes
+        self._swap_nodes(nodes)
         try:
             wanting = [k for k in live if self.twins[k].node is not None]
             if wanting:
                 step.reverse = rehearse(self, wanting)
         finally:
+            self._swap_nodes(nodes)
             self._retag()
         self.become_all(self.twins)
         self.restore_boundaries()
         self.twins.clear()
         release_quarantine()
+
+    def _swap_nodes(self, nodes) -> None:
+        for k, twin in enumerate(self.twins[:len(nodes)]):
+            twin.node, nodes[k] = nodes[k], twin.node
 
     def restore_boundaries(self) -> None:
         """Tensors from outside are again where they were in the graph."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..core import expr as ex
 from ..core.kernel import Fold, Kernel, Operand, Store, verify
 from ..devices.cpu.compile import compile_kernel
+from .progress import Progress
 from .tape import Launch
 
 #: a group stops growing at so many operands, or steps of arithmetic
@@ -20,15 +21,17 @@ def fused(launches: list, results: set[int]) -> list:
     """Launches with neighbours merged where they can be."""
     groups = _grouped(launches)
     done = []
-    for number, item in enumerate(groups):
-        if not isinstance(item, Group):
-            done.append(item)
-        elif len(item.launches) == 1 and item.fold is None:
-            done.append(item.launches[0])
-        else:
-            read = {root for other in (*groups[:number], *groups[number + 1:])
-                    for root in other.reads}
-            done.extend(item.merged(results, read))
+    with Progress(sum(isinstance(item, Group) and item.is_several for item in groups)) as progress:
+        for number, item in enumerate(groups):
+            if not isinstance(item, Group):
+                done.append(item)
+            elif not item.is_several:
+                done.append(item.launches[0])
+            else:
+                read = {root for other in (*groups[:number], *groups[number + 1:])
+                        for root in other.reads}
+                progress.advance()
+                done.extend(item.merged(results, read))
     return done
 
 
@@ -123,6 +126,11 @@ class Group:
         self.written: set = set()
         self.size = 0
         self.add(step)
+
+    @property
+    def is_several(self) -> bool:
+        """Whether there is anything to put together."""
+        return len(self.launches) > 1 or self.fold is not None
 
     def add(self, step: Launch) -> None:
         self.launches.append(step)

@@ -47,7 +47,10 @@ class Outside:
         self.sig, self.plain = traced(x.sig), plain(x.sig)
 
     def stands_for(self, x, outside) -> bool:
-        """Whether another tensor may take its place: none of its memory has been met."""
+        """Whether a tensor may be met here: it is the same one, or none of its memory has been
+        met."""
+        if x is self.tensor:
+            return all([x is not other for other in outside])
         return isinstance(x, Tensor) and x.__class__ is not Phantom and all(
             [x.mem is not other.mem for other in outside])
 
@@ -115,7 +118,8 @@ class Record:
 
     @staticmethod
     def possible(step, names) -> bool:
-        return (len(flattened(step.expects)) <= MOST and not step.changes
+        # Whoever sees memory that changes has to be told, which native code does not do.
+        return (len(flattened(step.expects)) <= MOST and not step.changes and not step.writes
                 and type(step.result) is Result)
 
     def lead_to(self, record: Record | None) -> None:

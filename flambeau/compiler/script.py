@@ -8,33 +8,27 @@ by equality, modules unchanged, scalars that the function's code reads, grad mod
 
 from __future__ import annotations
 
-import copy
-import types
 from types import CellType
 from typing import Any
 
-from ..core.dtype import default_float
 from ..devices.cpu.bridge import GIL_THRESHOLD
-from ..engine import autocast
 from ..engine.eager import module_changes
 from ..engine.modes import INFERENCE, inferring, infers, modes
 from ..engine.tensor import Size, Tensor, make, new
+from .casting import casting
+from .gradients import Gradients, Presence, Regrade, all_have_gradients, gradient_of
+from .names import SCALARS, changed, everything, now
+from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, plain, state_of
 from .replay import CHANGED, Replay
 from .reverse import attach_reverse
+from .sources import SOURCES, Fixed, Given, Made, Overlaps, Player
 
-_SCALARS = (bool, int, float, str, bytes, complex, type(None))
-_MANY = 10_000  # scalars in a list, or a list of lists, that are still compared
+_KINDS = (bool, int, str, bytes, tuple)
 
 
 class Unscripted(Exception):
     """Why a call cannot be made again without Python."""
-
-
-def casting() -> tuple:
-    """What autocast does in this thread, and the dtype of new tensors."""
-    state = autocast.state
-    return state.cpu, state.dtypes.get("cpu") if state.cpu else None, default_float()
 
 
 def flatten(value, out: list):
@@ -74,6 +68,7 @@ class Run:
         handed = wanted & results.keys()
         homes = [place[known[v].place.root[1]] for v in trained if v in known]
         if (self.program.prepare().work > GIL_THRESHOLD or handed - known.keys()
+                or len(trained) < len(self.grads)
                 or handed & trained.keys() or trained.keys() - known.keys()
                 or any(k not in fixed for k in trained.values())
                 or any(known[v].place.offset for v in trained) or len(set(homes)) < len(homes)
@@ -87,13 +82,20 @@ class Run:
         self.wanting = [k for k in self.variant.wanting if k in handed]
         self.replay = Replay(self.program, guarded, cells, fixed, grads, kept, self.numbers)
 
-    def play_again(self, player: Player) -> bool:
-        """Play it in one native call; False, and nothing done, if a tensor is another."""
+    @property
+    def trained(self) -> list[Tensor]:
+        """Leaves, always the same ones, that it gives gradients."""
+        return [s.tensor for s in (self.sources[k] for k, _ in self.grads) if type(s) is Fixed]
+
+    def play_again(self, player: Player, trained: list[Tensor]) -> bool:
+        """Play it in one native call; False, and nothing done, if a tensor is another, or if one of
+        the leaves that it trains has lost its gradient."""
         if inferring:
-            return self.replay.guards_hold() and self._played(player)
+            return (self.replay.guards_hold() and all_have_gradients(trained)
+                    and self._played(player))
         found = self.replay.run([(k, s.get(player)) for k, s in self.moving])
         if type(found) is not dict:
-            return found != CHANGED and self._played(player)
+            return found != CHANGED and all_have_gradients(trained) and self._played(player)
         for k in self.variant.written:
             self.sources[k].get(player).mem.version += 1
         for k in self.wanting:
@@ -144,74 +146,45 @@ class Call:
         player.made.append({0: self.work(*self.args, **self.kwargs)})
 
 
-class Given:
-    """A tensor among the arguments."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int):
-        self.number = number
-
-    def get(self, player: Player):
-        return player.given[self.number]
-
-
-class Made:
-    """A tensor that was made earlier in the call."""
-
-    __slots__ = ("action", "value")
-
-    def __init__(self, action: int, value: int):
-        self.action, self.value = action, value
-
-    def get(self, player: Player):
-        return player.made[self.action][self.value]
-
-
-class Fixed:
-    """A tensor that is always the same one: a parameter, a buffer."""
-
-    __slots__ = ("sig", "state", "tensor")
-
-    def __init__(self, x: Tensor):
-        self.tensor, self.sig, self.state = x, plain(x.sig), state_of(x)
-
-    def get(self, player: Player):
-        return self.tensor
-
-
-class Player:
-    """One time a script is played."""
-
-    __slots__ = ("given", "made", "numbers", "outside", "values")
-
-    def __init__(self, given):
-        self.given, self.made = given, []
-        self.values: dict = {}
-        self.outside: list = []
-        self.numbers: list = []
-
-
 class Script:
     """What a call did, and under which conditions it would do so again."""
 
-    def __init__(self, function, args, kwargs, trained, before):
+    def __init__(self, function, args, kwargs, before):
         leaves: list = []
         self.before = before            # tensors that the last call met
         self.met: list[Tensor] = []     # and this one
-        self.had = {id(x) for x in trained if getattr(x, "_grad", None) is not None}
+        self.gradients = Gradients()
         self.structure = flatten((args, kwargs), leaves)
         self.leaves = [(plain(v.sig), state_of(v)) if isinstance(v, Tensor) else v for v in leaves]
         self.given = {id(v): k for k, v in enumerate(leaves) if isinstance(v, Tensor)}
+        self.arguments = leaves         # until it is finished
+        #: where a tensor is given that is given before as well
+        self.again = [(k, self.given[id(v)]) for k, v in enumerate(leaves)
+                      if isinstance(v, Tensor) and self.given[id(v)] != k]
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
         self.grad, self.casting = modes.grad, casting()
-        self.scalars, self.bound = names_of(function)
+        self.scalars, self.bound = everything(function)
         self.actions: list = []
         self.fixed: dict[int, Fixed] = {}
         self.sources: dict[int, object] = {}
         self.reason: str | None = None
         self.first: Any = None  # the program that is played in one native call
         self.hold: list = []  # tensors whose ids are known here
+
+    def kind(self, trained) -> tuple:
+        """What calls that most likely take the same path have in common: their arguments but for
+        numbers, how those lie in memory, and which of some leaves have gradients."""
+        given = [v for v in self.arguments if isinstance(v, Tensor)]
+        return (self.grad, self.casting, self.structure,
+                [v if isinstance(v, _KINDS) else type(v) for v in self.leaves],
+                overlapping(homes_of(given), range(len(given))),
+                [gradient_of(v) is None for v in given],
+                [gradient_of(leaf) is None for leaf in trained])
+
+    @property
+    def trained(self) -> list[Tensor]:
+        """Leaves, but for arguments, whose gradients the call had to do with."""
+        return [x for k, x in self.gradients.leaves.items() if k not in self.given]
 
     # -- writing it down -------------------------------------------------------------------------
 
@@ -223,18 +196,34 @@ class Script:
             self.refuse("a segment without a program")
             return
         sources = [self._source(x) for x in tracer.outside]
-        grads = []
-        for each in step.path():
-            if each.backward:
-                for n, (k, _) in enumerate(each.result):
-                    grads.append((k, each.values - len(each.result) + n))
-        self.actions.append(Run(step, variant, sources, list(tracer.numbers), grads))
+        values = {}
         for k, _ in variant.live:
             x = tracer.values[k]
             self.hold.append(x)
-            self.sources[id(x)] = Made(len(self.actions) - 1, k)
+            self.sources[id(x)] = Made(len(self.actions), k)
+            values[id(x)] = k
+        numbers = {id(x): k for k, x in enumerate(tracer.outside)}
+        grads, others = [], []
+        for leaf, g in self.gradients.changes():
+            if id(leaf) in numbers and id(g) in values:
+                grads.append((numbers[id(leaf)], values[id(g)]))
+            else:
+                others.append((leaf, g))
+        self.actions.append(Run(step, variant, sources, list(tracer.numbers), grads))
+        self._regrade(others)
+
+    def _regrade(self, changes) -> None:
+        """Leaves have other gradients than programs gave them."""
+        if changes:
+            self.actions.append(Regrade([(self._leaf(leaf), None if g is None else self._source(g))
+                                         for leaf, g in changes]))
+
+    def calling(self) -> None:
+        """Something is about to run by itself, on gradients as they are now."""
+        self._regrade(self.gradients.changes())
 
     def called(self, work, args, kwargs, result) -> None:
+        self.gradients.changes()  # it makes them again by itself
         leaves: list = []
         flatten((args, kwargs), leaves)
         if any(isinstance(v, Tensor) and (id(v) in self.given or id(v) in self.sources)
@@ -248,22 +237,39 @@ class Script:
     def _source(self, x: Tensor):
         if id(x) in self.sources:
             return self.sources[id(x)]
+        held = self.gradients.source(x)
         if id(x) in self.given:
-            return Given(self.given[id(x)])
+            if held is not None:
+                self.refuse("an argument is the gradient of a leaf")
+            return self._argument(x)
+        if held is not None:
+            return held
         found = self.fixed.get(id(x))
         if found is None:
             found = self.fixed[id(x)] = Fixed(x)
         return found
 
+    def _leaf(self, x: Tensor):
+        """Where to find a leaf, or a tensor that is treated like one."""
+        if type(self.sources.get(id(x))) is Made:
+            self.refuse("a tensor that the call makes is given a gradient")
+        return self._argument(x) if id(x) in self.given else Fixed(x)
+
+    def _argument(self, x: Tensor) -> object:
+        return self.sources.setdefault(id(x), Given(self.given[id(x)]))
+
     def finish(self, result, constants) -> bool:
         """Remember what was returned; whether the call can be made again."""
+        self._regrade(self.gradients.changes())
+        if self.gradients.leaves:  # then Python may have looked for the others as well
+            self.gradients.watch(x for x in constants if state_of(x) == IS_LEAF)
         leaves: list = []
         shape = flatten(result, leaves)
         found = []
         for v in leaves:
             if isinstance(v, Tensor):
                 found.append(self._source(v))
-            elif isinstance(v, _SCALARS):
+            elif isinstance(v, SCALARS):
                 found.append(v)
             else:
                 self.refuse(f"it returns a {type(v).__name__}")
@@ -275,13 +281,13 @@ class Script:
                 self.refuse(f"a tensor of shape {tuple(one.sig.shape)} is made anew by every "
                             "call, outside its program")
         self.guarded = [(x.tensor, x.sig, x.tensor.node) for x in self.fixed.values()]
-        given_grads = [run.sources[k].tensor for run in self.actions if type(run) is Run
-                       for k, _ in run.grads if type(run.sources[k]) is Fixed]
-        self.trained = given_grads
-        # A gradient that was there and was missing when it was computed is cleared by the call
-        # itself; one that was not there has to be missing again.
-        self.needs_none = [x for x in given_grads if id(x) not in self.had]
+        self.presence = Presence(self.gradients, self._leaf)
+        held = [self.gradients.first[id(leaf)] for leaf, _ in self.gradients.held]
+        self.overlaps = Overlaps([run for run in self.actions if type(run) is Run],
+                                 Player(self.arguments, held))
         self.hold.clear()
+        self.gradients.release()
+        del self.arguments
         if self.reason is None:
             self._prepare()
         return self.reason is None
@@ -294,12 +300,15 @@ class Script:
         used = [s for s in self.result[1] if type(s) is Made]
         used += [s for run in self.actions if type(run) is Run for s in run.sources
                  if type(s) is Made]
+        used += [s for action in self.actions if type(action) is Regrade for _, s in action.rows
+                 if type(s) is Made]
         cells = [(owner, value) for owner, _, value in self.bound if type(owner) is CellType]
         self.first.prepare(self.guarded, cells, {s.value for s in used if s.action == 0})
         if self.first.replay is None:
             self.first = None
         else:
             self.bound = [row for row in self.bound if type(row[0]) is not CellType]
+            self.presence.leave(self.first.trained)
 
     def _leaves(self, args, kwargs) -> list | None:
         """The leaves of arguments that are built like those the script was written for."""
@@ -341,28 +350,30 @@ class Script:
         if changed(self.bound):
             return None
         for owner, name, value in self.scalars:
-            if _now(owner, name) != value:
+            if now(owner, name) != value:
                 return None
-        for x in self.needs_none:
-            if getattr(x, "_grad", None) is not None:
+        for k, n in self.again:
+            if leaves[k] is not leaves[n]:
                 return None
-        player = Player(leaves)
+        held = self.presence.find(leaves)
+        if held is None:
+            return None
+        player = Player(leaves, held)
+        if not self.overlaps.hold(player):
+            return None
         if first is None:
             for action in self.actions:
                 action.play(player)
         else:
-            if not first.play_again(player):
+            if not first.play_again(player, self.presence.left):
                 return None
             for action in self.actions[1:]:
                 action.play(player)
         shape, found = self.result
         if shape == 0:
-            return (found[0].get(player) if type(found[0]) in _SOURCES else found[0],)
-        values = iter([v.get(player) if type(v) in _SOURCES else v for v in found])
+            return (found[0].get(player) if type(found[0]) in SOURCES else found[0],)
+        values = iter([v.get(player) if type(v) in SOURCES else v for v in found])
         return (_unflatten(shape, values),)
-
-
-_SOURCES = (Given, Made, Fixed)
 
 
 def _unflatten(shape, values):
@@ -373,74 +384,3 @@ def _unflatten(shape, values):
         return {k: _unflatten(v, values) for k, v in parts}
     made = [_unflatten(p, values) for p in parts]
     return kind(*made) if hasattr(kind, "_fields") else kind(made)
-
-
-def names_of(function) -> tuple[list, list]:
-    """What a function's code takes from its closure and globals: scalars, known by their value,
-    and all else that may hold tensors, known by itself. Each with who can say what it is now."""
-    inner = getattr(function, "__func__", function)
-    code = getattr(inner, "__code__", None)
-    if code is None:
-        return [], []
-    found = [(cell, "cell_contents", _contents(cell)) for cell in inner.__closure__ or ()]
-    there = inner.__globals__
-    found += [(there, name, there[name]) for name in _names(code) if name in there]
-    by_value, by_itself = [], []
-    for owner, name, value in found:
-        if 0 < _scalars_in(value) < _MANY:
-            by_value.append((owner, name, copy.deepcopy(value)))
-        elif not isinstance(value, (types.ModuleType, types.FunctionType, type)):
-            by_itself.append((owner, name, value))
-    return by_value, by_itself
-
-
-def changed(bound) -> bool:
-    """Whether any of these names stands for something else now."""
-    return any([(owner.get(name, _NOTHING) if owner.__class__ is dict else _contents(owner))
-                is not value for owner, name, value in bound])
-
-
-def _now(owner, name: str):
-    """What a cell, or globals, have under a name; `_NOTHING` if nothing."""
-    if owner.__class__ is dict:
-        return owner.get(name, _NOTHING)
-    return _contents(owner)
-
-
-_NOTHING = object()
-
-
-def _scalars_in(value) -> int:
-    """How many scalars a value consists of; 0 if there is anything else in it, or too much."""
-    if isinstance(value, _SCALARS):
-        return 1
-    if type(value) not in (list, tuple) or len(value) > _MANY:
-        return 0
-    counts = [_scalars_in(v) for v in value]
-    return sum(counts) if all(counts) else 0
-
-
-def tensors_of(function, bound) -> list[Tensor]:
-    """Tensors among what a function's code names, and those of modules there, or of the module
-    that it is a method of."""
-    found = [getattr(function, "__self__", None), function, *(value for _, _, value in bound)]
-    tensors = [v for v in found if isinstance(v, Tensor)]
-    for m in found:
-        if hasattr(m, "_registered") and hasattr(m, "parameters"):
-            tensors += [*m.parameters(), *m.buffers()]
-    return tensors
-
-
-def _contents(cell):
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
-
-
-def _names(code) -> set[str]:
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            found |= _names(constant)
-    return found

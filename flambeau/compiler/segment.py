@@ -7,6 +7,7 @@ from typing import Any
 
 from ..engine.tensor import Signature
 from .fuse import fused
+from .overlap import overlapping
 from .phantom import GRAPH, traced
 from .program import Program
 from .simplify import needed
@@ -52,6 +53,7 @@ class Chain:
         self.constants: list[bytes] = []
         self.filled: dict[int, bytes] = {}
         self.keep: list = []
+        self.homes: list = []               # where tensors from outside lay, see overlap.py
 
     def add(self, recorder) -> None:
         """Take over what one op launched."""
@@ -70,6 +72,7 @@ class Variant:
     wanting: list[int]          # values that want a gradient
     saved: list[int]            # buffers kept for going back
     eagerly: bool = False
+    shares: tuple | list = ()   # how others lie in memory that it changes
 
 
 class Step:
@@ -99,6 +102,7 @@ class Step:
         self.next: Step | None = None       # the call that followed last time
         self.op: Any = None                 # that call: its op, grad mode and arguments
         self.grad = True
+        self.cast: tuple = ()               # what autocast did
         self.expects: Any = None
         self.names: tuple[str, ...] = ()    # of its keyword arguments
         self.record: Any = None             # that call as native code knows it, if it can
@@ -121,9 +125,22 @@ class Step:
         """The calls that lead here, in order."""
         found, step = [], self
         while step.parent is not None:
-            found.append(step)
+            if step.call:
+                found.append(step)
             step = step.parent
         return found[::-1]
+
+    def under(self, cast) -> Step:
+        """The same place on the path, once autocast has been switched."""
+        key = ("autocast", cast)
+        found = self.children.get(key)
+        if found is None:
+            found = self.children[key] = Step()
+            if self.chain is not None:
+                found.parent = self
+                for name in ("chain", "end", "learnt", "values", "outside"):
+                    setattr(found, name, getattr(self, name))
+        return found
 
     def build(self, live: tuple[int, ...], report) -> Variant:
         """The program that ends here and leaves these values."""
@@ -148,7 +165,8 @@ class Step:
         written = sorted({number for step in launches for kind, number in step.writes
                           if kind == "outside"})
         report.built(self, program)
-        return Variant(program, kept, written, wanting, saved)
+        return Variant(program, kept, written, wanting, saved, False,
+                       overlapping(chain.homes[:self.outside], written))
 
 
 def _used(filled: dict[int, bytes], launches, results) -> dict[int, bytes]:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from ..core.kernel import Kernel
 from ..devices.cpu.bridge import Watch
 from ..devices.cpu.compile import ADDRESSES, KERNELS
-from ..devices.cpu.memory import pool_of
+from ..devices.cpu.memory import LARGE, pool_of, return_pages
 from ..engine import storage
 from ..engine.access import extremes_code
 from ..engine.node import fronts
@@ -147,14 +147,21 @@ UPDATES = ("lstm_", "gru_", "rnn_")
 EFFECTS = ("fill_",)
 
 #: memory taken while recording goes here when it dies, so that no address means two things
-_quarantine: list = []
+quarantine: list = []
 
 
 def release_quarantine() -> None:
-    """Let memory that died while recording, or after, be used again."""
-    while _quarantine:
-        block = _quarantine.pop()
-        block.free = pool_of(block.nbytes)
+    """Let memory that died while recording, or after, be used again.
+
+    Their pages go back to the system: programs have an arena, and need most of them no more.
+    """
+    while quarantine:
+        block = quarantine.pop()
+        if block.nbytes >= LARGE:
+            del block.free
+        else:
+            return_pages(block)
+            block.free = pool_of(block.nbytes)
         del block
 
 
@@ -177,6 +184,7 @@ class Recorder:
         self._written: set[tuple[str, int]] = set()
         self._live: dict[int, int] = {}         # id of a number -> its place on the path
         self._numbers: list[float] = []         # they live as long as their ids are known
+        self._emptied = 0                       # blocks of the quarantine that hold no pages
         self._type = fronts.word("tensor").value
         self.thread = threading.get_ident()
 
@@ -191,10 +199,18 @@ class Recorder:
         """A block of memory was taken: a new buffer."""
         if threading.get_ident() != self.thread:
             return
-        mem.free = _quarantine
+        if len(quarantine) > self._emptied:
+            self._empty_quarantine()
+        mem.free = quarantine
         self._add_range(mem.address, mem.address + max(1, mem.nbytes),
                         ("buffer", len(self.buffers)), mem.address)
         self.buffers.append(mem.nbytes)
+
+    def _empty_quarantine(self) -> None:
+        """Give the pages of dead blocks to the system: what is kept of them is their addresses."""
+        for block in quarantine[self._emptied:]:
+            return_pages(block)
+        self._emptied = len(quarantine)
 
     def add_outside(self, low: int, high: int, origin: int) -> None:
         """Memory that is there already, and may be elsewhere on another run.

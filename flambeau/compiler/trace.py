@@ -13,18 +13,20 @@ from sys import getrefcount
 from threading import get_ident
 
 from ..core.dtype import dtype
-from ..engine import subclass
+from ..engine import autocast, eager, subclass
 from ..engine.modes import INFERENCE, infers, modes
 from ..engine.node import Hooked
 from ..engine.tensor import Size, Tensor
 from .again import call, made_again
 from .capture import Capture, Unkeyed
+from .casting import casting
 from .hop import Constant, Listed, Outside, Record, State, hop
+from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
 from .reverse import attach_reverse, has_hooks
-from .segment import Result, Same, Several, Step
+from .segment import Result, Same, Several, Step, Variant
 from .settle import Promise, Settling, retag, untag
-from .tape import release_quarantine
+from .tape import quarantine, release_quarantine
 from .verify import check
 
 
@@ -63,6 +65,14 @@ def is_plain(value) -> bool:
     return isinstance(value, (*_VALUES, dtype))
 
 
+def _recast() -> None:
+    if eager.lazily_traced():
+        eager.tracers[-1].recast()
+
+
+autocast.watchers.append(_recast)
+
+
 class Tracer(Capture):
     """What one call knows: where in the tree it is, and which tensors stand for what."""
 
@@ -79,9 +89,11 @@ class Tracer(Capture):
         self._forget()
         self._lists(Step())
 
-    def begin(self, root: Step, report, script=None, verify: int = 0) -> None:
+    def begin(self, root: Step, report, script=None, verify: int = 0, cast=None) -> None:
         """Be at work for a call of the thread that calls this; `close` ends it."""
-        self.report, self.script, self.verify = report, script, verify
+        if quarantine:  # what outlived a path's recording, and has died since
+            release_quarantine()
+        self.report, self.script, self.verify, self.cast = report, script, verify, cast
         self.captured = False
         self.thread = get_ident()
         self.state.belong(self.thread)
@@ -170,6 +182,17 @@ class Tracer(Capture):
         if self.script is not None:
             self.script.refuse(reason)
 
+    def recast(self) -> None:
+        """Autocast has been switched: calls from here on may mean something else."""
+        now = casting()
+        if not self.traces() or now == self.cast:
+            return
+        self.cast = now
+        step = self.step.under(now)
+        if self.step is self.root:
+            self.root = step
+        self.step = step
+
     def writes(self, x: Tensor, name: str) -> None:
         """A traced tensor is changed outside the trace: all that reads it as it is comes first."""
         if self.traces() and (x.sig.tag is TRACE or any([x.mem is y.mem for y in self.outside])):
@@ -228,7 +251,7 @@ class Tracer(Capture):
                     if (outside[e.number] if e.number < before else
                             fresh[e.number - before]) is not a:
                         return False
-                elif (a is e.tensor or e.stands_for(a, outside)) and a.node is e.node and (
+                elif e.stands_for(a, (*outside, *fresh)) and a.node is e.node and (
                         a.sig is e.sig or a.sig is e.plain):
                     fresh.append(a)
                 else:
@@ -416,6 +439,9 @@ class Tracer(Capture):
 
     def backward(self, op, x: Tensor, gradient, retain: bool) -> None:
         """x.backward() on a traced tensor: part of the program where the graph is ours alone."""
+        if self.script is not None:
+            self.script.gradients.watch(
+                v for v in self.outside if state_of(v) == IS_LEAF)
         if Hooked.leaves and any(map(has_hooks, self.outside)):
             self.run_plainly(op.run, x, gradient, retain)
             return
@@ -424,6 +450,8 @@ class Tracer(Capture):
             code, retained, promise = expected.expects
             if values[code] is x and retained is retain and promise.given(self.state.address):
                 self.step = expected
+                if expected.writes:
+                    self._wrote(expected)
                 return
         self._catch_up()
         code = self.known.get(id(x))
@@ -440,15 +468,23 @@ class Tracer(Capture):
                 step.expects = (code, retain, Promise(leaves, step.result))
                 step.record = None
                 self.step.lead_to(step)
-            self.step = step
-            for k, result in step.result:
-                outside[k]._grad = self.phantom(result)
+            self._go_back(step)
         elif step is None and self.recorder is not None and self.can_go_back(code):
             self.capture_backward(op, key, x, gradient, retain, leaves)
         else:
             if self.recorder is not None:
                 self.step.children[key] = Step(reason="the graph reaches beyond this segment")
+            elif step is None and self.script is not None:
+                self.script.refuse(ANOTHER_PATH)
             self.run_plainly(op.run, x, gradient, retain)
+
+    def _go_back(self, step: Step) -> None:
+        """A way back that is known: leaves have gradients, promised or added to."""
+        self.step = step
+        for k, result in step.result:
+            self.outside[k]._grad = self.phantom(result)
+        if step.writes:
+            self._wrote(step)
 
     def _grad_is_none(self, k: int) -> bool:
         try:
@@ -469,6 +505,8 @@ class Tracer(Capture):
         return self._real_call(work, args, kwargs, False)
 
     def _real_call(self, work, args, kwargs, trace_on: bool):
+        if self.script is not None:
+            self.script.calling()
         self._untag()
         self.state.pause(True)
         try:
@@ -577,8 +615,12 @@ class Tracer(Capture):
             else:
                 self.learn_again(step)
             return
-        if self.verify:
-            check(self, step, found)
+        if not self._lies_as_learnt(found):
+            if self.script is not None:
+                self.script.refuse(ANOTHER_PATH)  # memory that changes has other names
+            self._call_by_call(step)
+            return
+        back = check(self, step, found) if self.verify else None
         outside, program = self.outside, found.program
         made = program.run([x.ptr for x in outside[:program.outside]], self.numbers)
         for k in found.written:
@@ -601,10 +643,12 @@ class Tracer(Capture):
         if found.wanting:
             attach_reverse(self, step, found, made)
         step.settling = found, Settling(found, len(self.values))
+        if back is not None:
+            back.compare(self)
 
     def _settled(self, step: Step, found, settling: Settling) -> bool:
         """Whether the segment has ended as it did last time."""
-        if infers():
+        if infers() or not self._lies_as_learnt(found):
             return False
         made = settling.run(self.state.address, self.numbers)
         if made is None:
@@ -614,6 +658,11 @@ class Tracer(Capture):
         if found.wanting:
             attach_reverse(self, step, found, made)
         return True
+
+    def _lies_as_learnt(self, found: Variant) -> bool:
+        """Whether memory that a program changes is known under the same names."""
+        return not found.written or (
+            overlapping(homes_of(self.outside), found.written) == found.shares)
 
     def _call_by_call(self, step: Step) -> None:
         """Run the calls of a path one by one: no program can stand for them."""

@@ -18,6 +18,8 @@ SLAB = 1 << 20
 LARGE = 1 << 20
 #: so many small blocks of a size are made at once, in at most so many bytes
 BATCH, BATCH_BYTES = 64, 1 << 17
+#: so many pages are returned to the system, not fewer
+FEW_PAGES = 8
 #: idle bytes in large blocks beyond which they are returned to the system
 IDLE_LIMIT = 1 << 30
 
@@ -118,6 +120,16 @@ def adopt(address: int, nbytes: int, owner):
     storage = Storage()
     storage.address, storage.nbytes, storage.owner = address, nbytes, owner
     return storage
+
+
+def return_pages(storage) -> None:
+    """Return the whole pages of a storage of ours to the system: its contents are lost, not its
+    place. Few are not worth a call."""
+    first = -(-storage.address // mmap.PAGESIZE) * mmap.PAGESIZE
+    room = (storage.address + storage.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
+    if room >= FEW_PAGES * mmap.PAGESIZE and hasattr(mmap, "MADV_DONTNEED"):
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(room),
+                                  mmap.MADV_DONTNEED)
 
 
 def idle_bytes() -> int:

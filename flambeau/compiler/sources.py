@@ -1,0 +1,89 @@
+"""Where a script finds a tensor when it is played again."""
+
+from __future__ import annotations
+
+from ..engine.tensor import Tensor
+from .overlap import homes_of, overlapping
+from .phantom import plain, state_of
+
+
+class Player:
+    """One time a script is played."""
+
+    __slots__ = ("given", "held", "made", "numbers", "outside", "values")
+
+    def __init__(self, given, held):
+        self.given, self.held, self.made = given, held, []
+        self.values: dict = {}
+        self.outside: list = []
+        self.numbers: list = []
+
+
+class Given:
+    """A tensor among the arguments."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int):
+        self.number = number
+
+    def get(self, player: Player):
+        return player.given[self.number]
+
+
+class Made:
+    """A tensor that was made earlier in the call."""
+
+    __slots__ = ("action", "value")
+
+    def __init__(self, action: int, value: int):
+        self.action, self.value = action, value
+
+    def get(self, player: Player):
+        return player.made[self.action][self.value]
+
+
+class Fixed:
+    """A tensor that is always the same one: a parameter, a buffer."""
+
+    __slots__ = ("sig", "state", "tensor")
+
+    def __init__(self, x: Tensor):
+        self.tensor, self.sig, self.state = x, plain(x.sig), state_of(x)
+
+    def get(self, player: Player):
+        return self.tensor
+
+
+class Held:
+    """The gradient that a leaf had when the call began."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int):
+        self.number = number
+
+    def get(self, player: Player):
+        return player.held[self.number]
+
+
+SOURCES = (Given, Made, Fixed, Held)
+
+
+class Overlaps:
+    """How tensors that a script is played on lie in memory that it writes to."""
+
+    def __init__(self, runs, player: Player):
+        written = {id(run.sources[k]) for run in runs for k in run.variant.written}
+        found = {id(s): s for run in runs for s in run.sources if type(s) is not Made}
+        moving = any(type(s) is not Fixed for s in found.values())
+        self.sources = [*found.values()] if moving and written & found.keys() else []
+        self.written = {k for k, s in enumerate(self.sources) if id(s) in written}
+        self.known = self._found(player)
+
+    def hold(self, player: Player) -> bool:
+        """Whether they lie as they did."""
+        return not self.sources or self._found(player) == self.known
+
+    def _found(self, player: Player) -> list:
+        return overlapping(homes_of([s.get(player) for s in self.sources]), self.written)
