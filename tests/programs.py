@@ -311,14 +311,79 @@ def by_itself(world, x, y, options):
     return torch.compiler.disable(lambda a: a * 3 - 1)(x)
 
 
+def contracted_down(world, x, y, options):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = torch.einsum("ij,kj->ik", x, y) * 0.1
+    return z.float() @ x + torch.einsum("ij,ij->ij", x, y)
+
+
+def reseeded(world, x, y, options):
+    before = torch.rand_like(x.detach())
+    torch.manual_seed(options["count"])
+    return x + before * torch.rand_like(x.detach())
+
+
+def drawn_apart(world, x, y, options):
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        noise = torch.rand_like(x.detach())
+    return x + noise
+
+
+def counted(world, x, y, options):
+    world.counts["calls"] += 1
+    return x * (1 + world.counts["calls"] % 2)
+
+
+def totalled(world, x, y, options):
+    """State in a container that is no argument."""
+    with torch.no_grad():
+        world.counts["total"].add_(y.detach().mean(0) * 0.1)
+    return x + world.counts["total"]
+
+
+def halved_gradients(world, x, y, options):
+    for p in world.parameters():
+        if p.grad is not None:
+            p.grad.mul_(0.5)
+    return x * 1.0
+
+
+def zeroed_gradients(world, x, y, options):
+    world.optimizer.zero_grad(set_to_none=False)
+    return y + 0.5
+
+
+def moved_by_gradient(world, x, y, options):
+    g = world.weight.grad
+    return x if g is None else x + g * 0.1
+
+
+def under_two_names(world, x, y, options):
+    flat = options["plain"].view(-1)
+    with torch.no_grad():
+        flat.mul_(0.9)
+        flat[1:].add_(0.1)
+    return x + options["plain"]
+
+
+def looked_at(world, x, y, options):
+    with torch.no_grad():
+        world.total.add_(0.5)
+    world.log.append(round(sum(world.total.tolist()), 2))
+    return x + world.total
+
+
 MODES = (without_gradient, inferred, cast_down, custom, hooked, kept_gradient, linear, normalised,
          whole_network, scaled_by_rate, added_count, tensor_of_numbers, remembered, changed_buffer,
          changed_argument, told, gradient_inside, backward_inside, two_ways_back, recomputed,
-         by_itself)
+         by_itself, contracted_down, reseeded, drawn_apart, counted, totalled, halved_gradients,
+         zeroed_gradients, moved_by_gradient, under_two_names, looked_at)
 
 #: what a script that runs without Python cannot follow, and says so
 NEEDS_PYTHON = {*READS, masked_assigned, hooked, kept_gradient, remembered, custom, recomputed,
-                by_itself, inferred, told, two_ways_back, backward_inside, gradient_inside}
+                by_itself, inferred, told, two_ways_back, backward_inside, gradient_inside,
+                drawn_apart, looked_at}
 
 # -- programs --------------------------------------------------------------------------------------
 
@@ -343,6 +408,7 @@ class World:
         self.weight = nn.Parameter(torch.randn(WIDTH))
         self.total = torch.zeros(WIDTH)
         self.memory: torch.Tensor | None = None
+        self.counts = {"calls": 0, "total": torch.zeros(WIDTH)}
         self.log: list = []
         self.kept: list = []
         self.optimizer = OPTIMIZERS[seed % len(OPTIMIZERS)](self.parameters())
@@ -362,7 +428,8 @@ class World:
         for k, state in self.optimizer.state_dict()["state"].items():
             found |= {f"state {k} {name}": v for name, v in state.items()
                       if isinstance(v, torch.Tensor)}
-        return found | {"total": self.total, "memory": self.memory}
+        return found | {"total": self.total, "memory": self.memory,
+                        "another total": self.counts["total"]}
 
 
 class Lines:

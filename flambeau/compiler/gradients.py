@@ -99,12 +99,14 @@ class Presence:
         self.there = [s.tensor for s, there in rows if type(s) is Fixed and there]
         self.held = [(source(leaf), sig) for leaf, sig in gradients.held]
         self.left: list[Tensor] = []    # of those that must be there: native code looks at them
+        self.idle = not (rows or self.held)
 
     def leave(self, leaves: Iterable[Tensor]) -> None:
         """Native code sees whether these have gradients."""
         known = {id(leaf) for leaf in leaves}
         self.left = [leaf for leaf in self.there if id(leaf) in known]
         self.there = [leaf for leaf in self.there if id(leaf) not in known]
+        self.idle = not (self.given or self.missing or self.there or self.held)
 
     def find(self, given) -> list[Tensor] | None:
         """The gradients that are used, or None if something is not as it was."""

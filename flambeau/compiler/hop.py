@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from array import array
 
@@ -21,10 +20,8 @@ _OUTSIDE = KINDS.index("outside")
 @functools.cache
 def hop():
     """The native function, see devices/cpu/assembly/hop.py."""
-    for name in ("PyThread_get_thread_ident", "PyDict_Next", "PyDict_Size", "PyType_GenericAlloc",
-                 "PyObject_RichCompareBool"):
-        bridge.jit().publish(name, ctypes.cast(
-            getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    bridge.jit().publish_python(("PyThread_get_thread_ident", "PyDict_Next", "PyDict_Size",
+                                 "PyType_GenericAlloc", "PyObject_RichCompareBool"))
     offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "node", "mem"))
 
     def written() -> str:
@@ -90,15 +87,16 @@ class Record:
         for e in flat:
             row = self._row(e, keep)
             rows += [*row, *[0] * (ARGUMENT - len(row))]
+        written = array("q", step.writes)
         said = {
             "op": id(step.op), "grad": id(step.grad), "step": id(step),
             "sig": id(step.result.traced), "node": id(step.result.node), "next": 0,
             "names": id(names), "named": len(names), "count": len(step.expects),
-            "rows": len(flat),
+            "rows": len(flat), "written": written.buffer_info()[0], "writes": len(written),
         }
         self.words = array("q", [*(said[name] for name in RECORD), *rows])
         self.address = self.words.buffer_info()[0]
-        self._keep = (keep, names, step.op, step.grad, step.result)
+        self._keep = (keep, names, step.op, step.grad, step.result, written)
 
     @staticmethod
     def _row(e, keep: list) -> list[int]:
@@ -118,8 +116,7 @@ class Record:
 
     @staticmethod
     def possible(step, names) -> bool:
-        # Whoever sees memory that changes has to be told, which native code does not do.
-        return (len(flattened(step.expects)) <= MOST and not step.changes and not step.writes
+        return (len(flattened(step.expects)) <= MOST and not step.changes
                 and type(step.result) is Result)
 
     def lead_to(self, record: Record | None) -> None:
@@ -150,7 +147,7 @@ class State:
         """A new segment, with lists of its own."""
         words, self._keep = self.words, (values, outside, numbers)
         words[_VALUES_AT], words[_OUTSIDE_AT] = id(values), id(outside)
-        words[_NUMBERS_AT] = id(numbers)
+        words[_NUMBERS_AT], words[_WROTE_AT] = id(numbers), False
         self.go(step)
 
     def go(self, step) -> None:
@@ -159,6 +156,15 @@ class State:
         following = step.next
         record = None if following is None or self.paused else following.record
         self.words[0] = 0 if record is None else record.address
+
+    @property
+    def wrote(self) -> bool:
+        """Whether memory from outside is to change."""
+        return bool(self.words[_WROTE_AT])
+
+    def write(self) -> None:
+        """Memory from outside is to change."""
+        self.words[_WROTE_AT] = True
 
     def pause(self, paused: bool) -> None:
         """Whether calls are not to be followed for a while."""
@@ -169,5 +175,5 @@ class State:
             self.go(self.at[0])
 
 
-_VALUES_AT, _OUTSIDE_AT, _NUMBERS_AT, _THREAD_AT = map(
-    STATE.index, ("values", "outside", "numbers", "thread"))
+_VALUES_AT, _OUTSIDE_AT, _NUMBERS_AT, _THREAD_AT, _WROTE_AT = map(
+    STATE.index, ("values", "outside", "numbers", "thread", "wrote"))

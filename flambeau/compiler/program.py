@@ -14,10 +14,10 @@ import struct
 from array import array
 from functools import cached_property
 
+from ..core.kernel import param_kinds
 from ..devices.cpu.bridge import function_at, jit, wrapper_ir
 from ..devices.cpu.compile import ADDRESSES, addresses, cache
 from ..devices.cpu.memory import allocate, pool_of
-from ..devices.llvm import param_kinds
 from .place import Placement
 from .tape import Check, Launch, Live, Place
 

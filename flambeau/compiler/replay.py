@@ -6,7 +6,6 @@ are handed out.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from array import array
 
@@ -25,9 +24,7 @@ _CONTENTS = 16  # where a cell has its contents
 
 @functools.cache
 def _play():
-    for name in ("Py_DecRef", "PyType_GenericAlloc"):
-        bridge.jit().publish(name, ctypes.cast(
-            getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    bridge.jit().publish_python(("PyType_GenericAlloc",))
     offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad"))
     return machine_code("player", ("play",), offsets)["play"]
 

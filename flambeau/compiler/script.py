@@ -355,11 +355,11 @@ class Script:
         for k, n in self.again:
             if leaves[k] is not leaves[n]:
                 return None
-        held = self.presence.find(leaves)
+        held: Any = () if self.presence.idle else self.presence.find(leaves)
         if held is None:
             return None
         player = Player(leaves, held)
-        if not self.overlaps.hold(player):
+        if self.overlaps.sources and not self.overlaps.hold(player):
             return None
         if first is None:
             for action in self.actions:

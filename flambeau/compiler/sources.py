@@ -80,10 +80,29 @@ class Overlaps:
         self.sources = [*found.values()] if moving and written & found.keys() else []
         self.written = {k for k, s in enumerate(self.sources) if id(s) in written}
         self.known = self._found(player)
+        self.strangers = self._strangers()
+
+    def _strangers(self) -> list | None:
+        """(a source, tensors that none of its memory may be of), if that is all there is to it."""
+        rows = []
+        for k, source in enumerate(self.sources):
+            if type(source) is not Fixed:
+                if k in self.written:
+                    return None
+                rows.append((source, [s.tensor for n, s in enumerate(self.sources)
+                                      if n in self.written and type(s) is Fixed]))
+        return None if self.known else rows
 
     def hold(self, player: Player) -> bool:
         """Whether they lie as they did."""
-        return not self.sources or self._found(player) == self.known
+        if self.strangers is None:
+            return self._found(player) == self.known
+        for source, others in self.strangers:
+            mem = source.get(player).mem
+            for x in others:
+                if x.mem is mem:
+                    return False
+        return True
 
     def _found(self, player: Player) -> list:
         return overlapping(homes_of([s.get(player) for s in self.sources]), self.written)

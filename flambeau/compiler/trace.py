@@ -121,7 +121,6 @@ class Tracer(Capture):
         self.root = root
         if self.known or self.recorder is not None:  # otherwise the path was known and is over
             self._forget()
-        self.wrote = False                   # memory from outside is to change
         outside, numbers = self.outside, self.numbers
         if getrefcount(outside) == getrefcount(numbers) == _OUR_OWN:
             self.values.clear()
@@ -402,7 +401,7 @@ class Tracer(Capture):
 
     def _wrote(self, step: Step) -> None:
         """Memory from outside is to change: whoever else can see it must not see it too late."""
-        self.wrote = True
+        self.state.write()
         for k in step.writes:
             mem = self.outside[k].mem
             if getrefcount(mem) > 3:  # this name, the argument, the tensor
@@ -414,7 +413,7 @@ class Tracer(Capture):
 
     def read(self) -> None:
         """Python reads memory, perhaps that of a tensor from outside that is to change."""
-        if self.wrote and self.traces():
+        if self.state.wrote and self.traces():
             self.flush("Python needs a value")
 
     def phantom(self, result: Result) -> Tensor:
@@ -661,8 +660,12 @@ class Tracer(Capture):
 
     def _lies_as_learnt(self, found: Variant) -> bool:
         """Whether memory that a program changes is known under the same names."""
-        return not found.written or (
-            overlapping(homes_of(self.outside), found.written) == found.shares)
+        if not found.written:
+            return True
+        owners = {id(x.mem) for x in self.outside}
+        if len(owners) == len(self.outside):
+            return not found.shares
+        return overlapping(homes_of(self.outside), found.written) == found.shares
 
     def _call_by_call(self, step: Step) -> None:
         """Run the calls of a path one by one: no program can stand for them."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 SWITCHES = {
-    "FLAMBEAU_CACHE":  ("", "folder of machine code on disk; 'off' keeps none"),
-    "FLAMBEAU_DEVICE": ("llvm", "runs kernels: 'llvm', or 'reference': numpy, the specification"),
+    "FLAMBEAU_CACHE":    ("", "folder of machine code on disk; 'off' keeps none"),
+    "FLAMBEAU_DEVICE":   ("llvm", "runs kernels: 'llvm', or 'reference': numpy, the specification"),
+    "FLAMBEAU_PROGRESS": ("1", "'0' says nothing on terminals while programs are compiled"),
 }
 
 #: what random numbers start from until a seed is given

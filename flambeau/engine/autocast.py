@@ -74,6 +74,8 @@ class State(threading.local):
 state = State()
 gates: list[Gate] = []
 _active: set[int] = set()
+#: told when a thread has switched autocast, or chosen a precision
+watchers: list = []
 
 
 class _Built:
@@ -104,6 +106,11 @@ def _switch(thread: int, on: bool) -> None:
             each.close() if on else each.open()
 
 
+def _tell() -> None:
+    for tell in watchers:
+        tell()
+
+
 def _known(device_type: str) -> str:
     if device_type not in DEFAULTS:
         raise RuntimeError(f"unknown device type for autocast: {device_type!r}; expected one of "
@@ -124,6 +131,7 @@ def set_autocast_enabled(device_type, enabled=None) -> None:
             state.leaving = _Leaving(thread)
         state.cpu, state.walk = bool(enabled), modes.walk
         _switch(thread, state.cpu)
+        _tell()
     else:
         (state.others.add if enabled else state.others.discard)(device_type)
 
@@ -141,6 +149,7 @@ def get_autocast_dtype(device_type):
 def set_autocast_dtype(device_type, dtype) -> None:
     """Choose the lower precision of a kind of device."""
     state.dtypes[_known(device_type)] = dtype
+    _tell()
 
 
 def is_autocast_cache_enabled() -> bool:

@@ -9,7 +9,7 @@ from ..core.config import DEFAULT_SEED
 from ..core.device import CPU, device
 from ..core.lazily import Lazily, np
 from . import convert
-from .eager import tracers
+from .eager import plainly, tracers, tracing
 from .tensor import Tensor
 
 mersenne: Any = Lazily("flambeau.devices.cpu.mersenne")
@@ -41,6 +41,8 @@ class Generator:
         if not -(2**63) <= seed < 2**64:
             raise RuntimeError(f"Overflow when unpacking long long: manual_seed({seed}) expects a "
                                "64-bit integer")
+        if tracing():  # what a compiled function has drawn so far comes first
+            return plainly(self.manual_seed, seed)
         self._seed = seed % 2**64
         if self._twister is not None:
             self._twister.manual_seed(seed)
@@ -48,6 +50,8 @@ class Generator:
 
     def seed(self) -> int:
         """Start over from a seed that nobody knows, and return it."""
+        if tracing():
+            return plainly(self.seed)
         chosen = int.from_bytes(os.urandom(8), "little")
         self.manual_seed(chosen)
         return chosen
@@ -58,18 +62,24 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state as a tensor of bytes."""
+        if tracing():
+            return plainly(self.get_state)
         return convert.copied(self.twister.get_state())
 
     def set_state(self, new_state: Tensor) -> Generator | None:
         """Go on from a saved state."""
         if not isinstance(new_state, Tensor):
             raise TypeError(f"expected a torch.ByteTensor, but got {type(new_state).__name__}")
+        if tracing():
+            return plainly(self.set_state, new_state)
         self.twister.set_state(np.array(convert.to_array(new_state)))
         self._seed = self.twister._seed
         return self
 
     def clone_state(self) -> Generator:
         """Another generator at the same place of the same stream."""
+        if tracing():
+            return plainly(self.clone_state)
         twin = Generator(self.device)
         twin._seed, twin._twister = self._seed, self.twister.clone()
         return twin
@@ -78,6 +88,8 @@ class Generator:
         return self.clone_state()
 
     def graphsafe_set_state(self, state: Generator) -> Generator:
+        if tracing():
+            return plainly(self.graphsafe_set_state, state)
         self._seed, self._twister = state._seed, state.twister.clone()
         return self
 

@@ -31,6 +31,9 @@ INFERENCE = -(1 << 60)
 #: told before a thread switches anything but recording
 watchers: list = []
 
+#: told of leaves before Python gives them other gradients, or none
+gradient_watchers: list = []
+
 
 _OUT_OF_THE_ORDINARY = frozenset(("inference", "anomaly", "pack"))
 

@@ -15,7 +15,7 @@ from ..core.lazily import np
 from . import backward as bw
 from . import convert, inplace
 from .eager import engine, lazily_traced, plainly, settle, tracers
-from .modes import modes
+from .modes import gradient_watchers, modes
 from .node import Edge, Handle
 from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
 
@@ -49,6 +49,8 @@ def _set_grad(x: Tensor, value) -> None:
         if value.sig.dtype is not x.sig.dtype:
             raise RuntimeError(f"attempting to assign a gradient with dtype '{value.sig.dtype}' to "
                                f"a tensor with grad_dtype '{x.sig.dtype}'.")
+    for tell in gradient_watchers:
+        tell((x,))
     x._grad = value
 
 

@@ -7,7 +7,6 @@ again. Searches, for zeroing and clipping gradients, remember nothing.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import operator
@@ -30,7 +29,9 @@ from ..devices.cpu.assembly.gather_words import ABSENT, ANY, ITEM, SEARCH, TOO_S
 from ..devices.cpu.foundry import machine_code
 from ..devices.cpu.many import PART, many
 from ..devices.switches import switch
+from .eager import plainly, tracing
 from .front_parts import slot_offset
+from .modes import gradient_watchers
 from .tensor import Signature, Tensor
 
 #: calls on more elements than this give up the GIL, so somebody must hold on to what they read
@@ -42,9 +43,7 @@ _DTYPES = (float32, float64)  # others are rounded after every operation, as ten
 @functools.cache
 def _code() -> dict:
     """The native functions of assembly/gather.py."""
-    add = bridge.jit().publish
-    for name in ("PyDict_Next", "PyType_IsSubtype"):
-        add(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    bridge.jit().publish_python(("PyDict_Next", "PyType_IsSubtype"))
     offsets = [(n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad")]
     offsets += [(n, slot_offset(Signature, n))
                 for n in ("numel", "contiguous", "dtype", "device", "tag")]
@@ -323,6 +322,8 @@ def _folding(order: float, dtype):
 
 def _change(params: list, change, *numbers) -> bool:
     """Change all gradients in place by a function of one element; False if they are not alike."""
+    if tracing():  # in a compiled function: on real tensors, as a call of its own
+        return plainly(_change, params, change, *numbers)
     found = _search(params, True, True)
     if found is None:
         return False
@@ -349,6 +350,8 @@ def scale_gradients(params: list, factor: float) -> bool:
 
 def forget_gradients(params: list) -> None:
     """Set all gradients to None."""
+    for tell in gradient_watchers:
+        tell(params := list(params))
     if type(params) is not list or _code()["forget"](id(params), id(Tensor), 0) < 0:
         for p in params:
             p.grad = None

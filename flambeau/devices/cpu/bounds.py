@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from .bridge import function_at, jit
+from .bridge import ENTRY_CALLS, entry_ir, function_at, jit
 from .objects import addresses, cache
 
 _BITS = {"int64": 64, "int32": 32}
@@ -14,7 +14,7 @@ _BITS = {"int64": 64, "int32": 32}
 def within(dtype_name: str):
     """The callable (address, count, low, high): 1 if all of them are in [low, high), else 0."""
     name = f"within_{dtype_name}"
-    found, = addresses(cache().key(name), (name,), lambda: _text(name, _BITS[dtype_name]))
+    found, = addresses(cache().key(name), (f"{name}_py",), lambda: _text(name, _BITS[dtype_name]))
     return function_at(found, name)
 
 
@@ -25,31 +25,17 @@ def _text(name: str, bits: int) -> str:
     element = f"<{width} x i{bits}>"
     raised = f"sext {element} %e to {wide}" if bits < 64 else f"add {wide} %e, zeroinitializer"
     one = "sext i32 %f to i64" if bits < 64 else "add i64 %f, 0"
-    unboxed = "\n".join(f"""  %s{i} = getelementptr ptr, ptr %args, i64 {i}
-  %o{i} = load ptr, ptr %s{i}
-  %x{i} = call i64 @PyLong_AsSsize_t(ptr %o{i})""" for i in range(4))
     return f"""
-declare i64 @PyLong_AsSsize_t(ptr)
-declare ptr @PyLong_FromSsize_t(i64)
-declare ptr @PyErr_Occurred()
 declare i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1>)
 
-define ptr @{name}(ptr %self, ptr %args, i64 %n) {{
-entry:
-{unboxed}
-  %failed = call ptr @PyErr_Occurred()
-  %fine = icmp eq ptr %failed, null
-  br i1 %fine, label %start, label %error
-error:
-  ret ptr null
+define i64 @{name}(ptr %p, i64 %count, i64 %low, i64 %high) {{
 start:
-  %p = inttoptr i64 %x0 to ptr
-  %room = sub i64 %x3, %x2
+  %room = sub i64 %high, %low
   %r.one = insertelement {wide} poison, i64 %room, i32 0
   %r = shufflevector {wide} %r.one, {wide} poison, <{width} x i32> zeroinitializer
-  %l.one = insertelement {wide} poison, i64 %x2, i32 0
+  %l.one = insertelement {wide} poison, i64 %low, i32 0
   %l = shufflevector {wide} %l.one, {wide} poison, <{width} x i32> zeroinitializer
-  %whole = and i64 %x1, {-width}
+  %whole = and i64 %count, {-width}
   br label %head
 head:
   %i = phi i64 [ 0, %start ], [ %i1, %body ]
@@ -71,13 +57,13 @@ rest:
 tail:
   %k = phi i64 [ %whole, %rest ], [ %k1, %single ]
   %wrong = phi i1 [ %some, %rest ], [ %wrong1, %single ]
-  %left = icmp slt i64 %k, %x1
+  %left = icmp slt i64 %k, %count
   br i1 %left, label %single, label %done
 single:
   %atk = getelementptr i{bits}, ptr %p, i64 %k
   %f = load i{bits}, ptr %atk
   %fw = {one}
-  %fm = sub i64 %fw, %x2
+  %fm = sub i64 %fw, %low
   %fo = icmp uge i64 %fm, %room
   %wrong1 = or i1 %wrong, %fo
   %k1 = add i64 %k, 1
@@ -85,7 +71,6 @@ single:
 done:
   %right = xor i1 %wrong, true
   %answer = zext i1 %right to i64
-  %boxed = call ptr @PyLong_FromSsize_t(i64 %answer)
-  ret ptr %boxed
+  ret i64 %answer
 }}
-"""
+{entry_ir(name, "pqqq", "%x1", answers=True)}{ENTRY_CALLS}"""

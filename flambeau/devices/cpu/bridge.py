@@ -150,55 +150,12 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
+#: letter of an argument -> what unboxes it, and its type then
 _UNBOX = {"p": ("PyLong_AsVoidPtr", "ptr"), "q": ("PyLong_AsSsize_t", "i64"),
           "d": ("PyFloat_AsDouble", "double")}
 
-
-def wrapper_ir(name: str, letters: str, by_layout: bool) -> str:
-    """The wrapper of kernel @name whose arguments are given by letters (see `param_kinds`).
-
-    A long run gives up the GIL: the last argument is the count of a dense kernel, or the
-    address of a layout whose word before the first says how many elements there are.
-    """
-    lines = []
-    for i, letter in enumerate(letters):
-        function, type_ = _UNBOX[letter]
-        lines += [f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}",
-                  f"  %o{i} = load ptr, ptr %s{i}",
-                  f"  %x{i} = call {type_} @{function}(ptr %o{i})"]
-    last = len(letters) - 1
-    passed = ", ".join(f"{_UNBOX[c][1]} %x{i}" for i, c in enumerate(letters))
-    if by_layout:
-        lines += [f"  %where = inttoptr i64 %x{last} to ptr",
-                  "  %before = getelementptr i64, ptr %where, i64 -1",
-                  "  %work = load i64, ptr %before"]
-    else:
-        lines.append(f"  %work = add i64 %x{last}, 0")
-    body = "\n".join(lines)
-    return f"""
-define ptr @{name}_py(ptr %self, ptr %args, i64 %n) {{
-{body}
-  %failed = call ptr @PyErr_Occurred()
-  %ok = icmp eq ptr %failed, null
-  br i1 %ok, label %go, label %bad
-bad:
-  ret ptr null
-go:
-  %long = icmp sgt i64 %work, {GIL_THRESHOLD}
-  br i1 %long, label %free, label %held
-free:
-  %state = call ptr @PyEval_SaveThread()
-  call void @{name}({passed})
-  call void @PyEval_RestoreThread(ptr %state)
-  br label %done
-held:
-  call void @{name}({passed})
-  br label %done
-done:
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}}
-declare ptr @PyLong_AsVoidPtr(ptr)
+#: what an entry of a kernel calls
+_ENTRY_CALLS = """declare ptr @PyLong_AsVoidPtr(ptr)
 declare i64 @PyLong_AsSsize_t(ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare ptr @PyErr_Occurred()
@@ -207,6 +164,64 @@ declare void @PyEval_RestoreThread(ptr)
 declare void @Py_IncRef(ptr)
 @_Py_NoneStruct = external global i64
 """
+
+#: what entries call, if some of them answer
+ENTRY_CALLS = f"declare ptr @PyLong_FromSsize_t(i64)\n{_ENTRY_CALLS}"
+
+
+def entry_ir(name: str, letters: str, work: str, counts: str = "", answers: bool = False) -> str:
+    """@name_py: Python's way to @name, whose arguments are given by letters (see `param_kinds`).
+
+    It unboxes them as %x0, %x1 ..., and gives up the GIL where `work` is many elements; `counts`
+    is text that finds out how many. It gives None, or, if it `answers`, the integer of @name.
+    """
+    unboxed = "".join(f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}\n"
+                      f"  %o{i} = load ptr, ptr %s{i}\n"
+                      f"  %x{i} = call {_UNBOX[letter][1]} @{_UNBOX[letter][0]}(ptr %o{i})\n"
+                      for i, letter in enumerate(letters))
+    passed = ", ".join(f"{_UNBOX[letter][1]} %x{i}" for i, letter in enumerate(letters))
+    call = f"call {'i64' if answers else 'void'} @{name}({passed})"
+    free, held = (f"%r{k} = {call}" if answers else call for k in (0, 1))
+    given = """  %r = phi i64 [ %r0, %free ], [ %r1, %held ]
+  %box = call ptr @PyLong_FromSsize_t(i64 %r)
+  ret ptr %box""" if answers else """  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct"""
+    return f"""
+define ptr @{name}_py(ptr %self, ptr %args, i64 %n) {{
+{unboxed}{counts}  %failed = call ptr @PyErr_Occurred()
+  %ok = icmp eq ptr %failed, null
+  br i1 %ok, label %go, label %bad
+bad:
+  ret ptr null
+go:
+  %long = icmp sgt i64 {work}, {GIL_THRESHOLD}
+  br i1 %long, label %free, label %held
+free:
+  %state = call ptr @PyEval_SaveThread()
+  {free}
+  call void @PyEval_RestoreThread(ptr %state)
+  br label %done
+held:
+  {held}
+  br label %done
+done:
+{given}
+}}
+"""
+
+
+def wrapper_ir(name: str, letters: str, by_layout: bool) -> str:
+    """The entry of a kernel.
+
+    Its last argument is the count of a dense one, or the address of a layout whose word before the
+    first says how many elements there are.
+    """
+    last = f"%x{len(letters) - 1}"
+    counts = f"""  %where = inttoptr i64 {last} to ptr
+  %before = getelementptr i64, ptr %where, i64 -1
+  %work = load i64, ptr %before
+""" if by_layout else f"  %work = add i64 {last}, 0\n"
+    return entry_ir(name, letters, "%work", counts) + _ENTRY_CALLS
 
 
 # -- the execution engine --------------------------------------------------------------------

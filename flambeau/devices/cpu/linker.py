@@ -66,6 +66,7 @@ class Linker:
         self._InitializeNativeAsmPrinter()
         number = self._GetVersionInfo()
         self.version = ".".join(str(number >> shift & 255) for shift in (16, 8, 0))
+        self.triple = self._told(self._GetDefaultTargetTriple)
         self.cpu = self._told(self._GetHostCPUName)
         self.features = ",".join(sorted(
             filter(None, self._told(self._GetHostCPUFeatures).split(",")), key=lambda f: f[1:]))
@@ -91,7 +92,7 @@ class Linker:
         return said
 
     def _engine(self):
-        triple = self._told(self._GetDefaultTargetTriple)
+        triple = self.triple
         target = self._told(self._GetTargetFromTriple, triple.encode())
         if os.name == "nt":
             triple += "-elf"  # the only format that the engine links there

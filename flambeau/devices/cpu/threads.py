@@ -488,14 +488,14 @@ def publish() -> None:
     j = jit()
     add = j.publish
     add("flambeau_pool", _words())
-    text = _ALONE
+    write = lambda: _ALONE  # noqa: E731
     if _posix():
         library = ctypes.CDLL(None)
         moves = sys.platform == "linux" and all(hasattr(library, name) for name in _CORES)
         for name in (*_PTHREAD, *(_CORES if moves else ())):
             add(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
-        text = pool_text(j.machine.triple, moves)
-    (found,) = addresses(cache().key("threads"), ("flambeau_parallel_pool",), lambda: text)
+        write = lambda: pool_text(j.machine.triple, moves)  # noqa: E731
+    (found,) = addresses(cache().key("threads"), ("flambeau_parallel_pool",), write)
     add("flambeau_parallel", found)
 
 

@@ -17,6 +17,7 @@ from .fragments import (
     WANTED,
     decided,
     edges,
+    find,
     keep,
     of_plan_or_kin,
     phis,
@@ -89,13 +90,9 @@ both:
   %notkin = or i1 %xk, %yk
   br i1 %notkin, label %both_shape, label %both_kin
 both_kin:
-  %inner1 = call ptr @find(ptr %kins, ptr %xkin)
-  %has1 = icmp ne ptr %inner1, null
-  br i1 %has1, label %both_kin2, label %both_shape
+{find("%inner1", "%kins", "%xkin", "both_kin2", "both_shape")}
 both_kin2:
-  %plan1 = call ptr @find(ptr %inner1, ptr %ykin)
-  %served1 = icmp ne ptr %plan1, null
-  br i1 %served1, label %same_shape, label %both_shape
+{find("%plan1", "%inner1", "%ykin", "same_shape", "both_shape")}
 same_shape:
   %same = icmp eq ptr %xsig, %ysig
   br i1 %same, label %kin_sized, label %compare
@@ -105,9 +102,7 @@ compare:
   %is_equal = icmp eq i32 %equal, 1
   br i1 %is_equal, label %kin_sized, label %both_shape
 both_shape:
-  %inner0 = call ptr @find(ptr %plans, ptr %xsig)
-  %has0 = icmp ne ptr %inner0, null
-  br i1 %has0, label %both_shape2, label %slow
+{find("%inner0", "%plans", "%xsig", "both_shape2", "slow")}
 both_shape2:
   %plan0 = call ptr @find(ptr %inner0, ptr %ysig)
   br label %found
@@ -132,20 +127,14 @@ by_value:
   br label %number_key
 number_key:
   %nkey = phi ptr [ %ytype, %by_type ], [ %pair, %by_value ]
-  %innern = call ptr @find(ptr %kinless, ptr %xkey)
-  %hasn = icmp ne ptr %innern, null
-  br i1 %hasn, label %number_plan, label %number_shape
+{find("%innern", "%kinless", "%xkey", "number_plan", "number_shape")}
 number_plan:
-  %plan2 = call ptr @find(ptr %innern, ptr %nkey)
-  %served2 = icmp ne ptr %plan2, null
-  br i1 %served2, label %number_found, label %number_shape
+{find("%plan2", "%innern", "%nkey", "number_found", "number_shape")}
 number_found:
   call void @Py_DecRef(ptr %nkey)
   br i1 %xk, label %found, label %kin_sized
 number_shape:
-  %innerm = call ptr @find(ptr %plans, ptr %xsig)
-  %hasm = icmp ne ptr %innerm, null
-  br i1 %hasm, label %number_shape2, label %number_none
+{find("%innerm", "%plans", "%xsig", "number_shape2", "number_none")}
 number_none:
   call void @Py_DecRef(ptr %nkey)
   br label %slow
@@ -180,17 +169,11 @@ reflected:
   %yk_ = icmp eq ptr %ykin_, %none
   br i1 %yk_, label %reflected_shape, label %reflected_kin
 reflected_kin:
-  %inner5 = call ptr @find(ptr %kins, ptr %xtype)
-  %has5 = icmp ne ptr %inner5, null
-  br i1 %has5, label %reflected_kin2, label %reflected_shape
+{find("%inner5", "%kins", "%xtype", "reflected_kin2", "reflected_shape")}
 reflected_kin2:
-  %plan5 = call ptr @find(ptr %inner5, ptr %ykin_)
-  %served5 = icmp ne ptr %plan5, null
-  br i1 %served5, label %kin_sized, label %reflected_shape
+{find("%plan5", "%inner5", "%ykin_", "kin_sized", "reflected_shape")}
 reflected_shape:
-  %inner3 = call ptr @find(ptr %plans, ptr %xtype)
-  %has3 = icmp ne ptr %inner3, null
-  br i1 %has3, label %reflected_plan, label %slow
+{find("%inner3", "%plans", "%xtype", "reflected_plan", "slow")}
 reflected_plan:
   %plan3 = call ptr @find(ptr %inner3, ptr %ysig_)
   br label %found

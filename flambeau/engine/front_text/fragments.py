@@ -69,6 +69,13 @@ def phis(registers: str, *ways: str) -> str:
     return "".join(lines)
 
 
+def find(found: str, table: str, key: str, onward: str, otherwise: str) -> str:
+    """What a table has under a key: it goes on where there is something, and elsewhere if not."""
+    return (f"  {found} = call ptr @find(ptr {table}, ptr {key})\n"
+            f"  {found}.is = icmp ne ptr {found}, null\n"
+            f"  br i1 {found}.is, label %{onward}, label %{otherwise}\n")
+
+
 def pointer(name: str, tensor: str, t: dict) -> str:
     """%<name>raw: where the elements of a tensor are."""
     return (f'{at(f"%{name}box", tensor, t["ptr"])}'

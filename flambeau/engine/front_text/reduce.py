@@ -7,7 +7,7 @@ with those of other shapes.
 from __future__ import annotations
 
 from ..front_parts import TUPLE, WORDS
-from .fragments import PACKED_AT, READY, RESULT, TAKE, WANTED, phis, pointer
+from .fragments import PACKED_AT, READY, RESULT, TAKE, WANTED, find, phis, pointer
 from .words import at, put
 
 
@@ -46,9 +46,7 @@ lookup:
   br i1 %some, label %first, label %whole
 whole:
 {at("%kins", "%ctx", 24)}{at("%kin", "%sig", g["kin"])}
-  %kplan = call ptr @find(ptr %kins, ptr %kin)
-  %served = icmp ne ptr %kplan, null
-  br i1 %served, label %sized, label %all
+{find("%kplan", "%kins", "%kin", "sized", "all")}
 sized:
 {at("%kpacked", "%kplan", PACKED_AT)}{at("%kwords", "%kpacked", WORDS)}
 {at("%most", "%kwords", 40, "i64")}{at("%numel", "%sig", g["numel"])}

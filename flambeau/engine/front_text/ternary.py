@@ -6,7 +6,7 @@ Plans are found by nested tables: signature of x, of w, of the bias.
 from __future__ import annotations
 
 from ..front_parts import TUPLE, WORDS
-from .fragments import ATTACH, READY, RESULT, TAKE, WANTED, edges
+from .fragments import ATTACH, READY, RESULT, TAKE, WANTED, edges, find
 from .words import at
 
 
@@ -38,17 +38,11 @@ lookup:
   %plans = load ptr, ptr %ctx
 {at("%xsig", "%x", t["sig"])}{at("%ysig", "%y", t["sig"])}{at("%zsig", "%z", t["sig"])}
 {at("%xn", "%x", t["node"])}{at("%yn", "%y", t["node"])}{at("%zn", "%z", t["node"])}
-  %second = call ptr @find(ptr %plans, ptr %xsig)
-  %has2 = icmp ne ptr %second, null
-  br i1 %has2, label %by_y, label %slow
+{find("%second", "%plans", "%xsig", "by_y", "slow")}
 by_y:
-  %third = call ptr @find(ptr %second, ptr %ysig)
-  %has3 = icmp ne ptr %third, null
-  br i1 %has3, label %by_z, label %slow
+{find("%third", "%second", "%ysig", "by_z", "slow")}
 by_z:
-  %plan = call ptr @find(ptr %third, ptr %zsig)
-  %known = icmp ne ptr %plan, null
-  br i1 %known, label %packed_, label %slow
+{find("%plan", "%third", "%zsig", "packed_", "slow")}
 packed_:
 {READY}"""
 

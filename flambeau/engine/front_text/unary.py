@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from ...devices.cpu import bridge
 from ..front_parts import WORDS
-from .fragments import ATTACH, READY, RESULT, WANTED, decided, keep, of_plan_or_kin, phis, pointer
+from .fragments import (
+    ATTACH,
+    READY,
+    RESULT,
+    WANTED,
+    decided,
+    find,
+    keep,
+    of_plan_or_kin,
+    phis,
+    pointer,
+)
 from .words import at
 
 _REFUSED = """  %refused = call i1 @inferred(ptr %x)
@@ -54,9 +65,7 @@ lookup:
   %alone = icmp eq ptr %kin, %none
   br i1 %alone, label %by_shape, label %by_kin
 by_kin:
-  %plan1 = call ptr @find(ptr %kins, ptr %kin)
-  %served = icmp ne ptr %plan1, null
-  br i1 %served, label %sized, label %by_shape
+{find("%plan1", "%kins", "%kin", "sized", "by_shape")}
 sized:
 {at("%numel", "%sig", g["numel"])}
   %n = call i64 @PyLong_AsSsize_t(ptr %numel)
@@ -64,9 +73,7 @@ sized:
   br i1 %small, label %packed_, label %by_shape
 by_shape:
   %plans = load ptr, ptr %ctx
-  %plan0 = call ptr @find(ptr %plans, ptr %sig)
-  %known = icmp ne ptr %plan0, null
-  br i1 %known, label %packed_, label %slow
+{find("%plan0", "%plans", "%sig", "packed_", "slow")}
 packed_:
 {phis("ptr %plan, i1 %many, i64 %count", "sized %plan1 true %n", "by_shape %plan0 false 0")}
 {READY}"""

@@ -50,7 +50,7 @@ def build(offsets) -> list[Function]:
     f = Function("hop", "ptr self, ptr args, i64 n", "ptr", raw=True)
     place, op, given, named, grad = (f.args.load("ptr", k) for k in range(5))
     state_at = f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {place.name})")
-    state = _Words(f, state_at, STATE, ("thread",))
+    state = _Words(f, state_at, STATE, ("thread", "wrote"))
     null = f.const("ptr", 0)
 
     def demand(condition: Value) -> None:
@@ -61,7 +61,7 @@ def build(offsets) -> list[Function]:
     demand(state["record"] != null)
     # Whoever calls from another thread is not on this path.
     demand(f.calls("PyThread_get_thread_ident", "i64") == state["thread"])
-    record = _Words(f, state["record"], RECORD, ("count", "named", "rows"))
+    record = _Words(f, state["record"], RECORD, ("count", "named", "rows", "writes"))
     demand(record["op"] == op)
     demand(record["grad"] == grad)
     demand(given.at("i8", _TYPE).load("ptr") == state["tuple"])
@@ -119,7 +119,7 @@ def build(offsets) -> list[Function]:
                 with f.when(number < before + fresh()) as known:
                     demand(room.load("ptr", number - before) == a)
                 with known.otherwise():
-                    with f.when(a != row.load("ptr", 2)):
+                    with f.when(a != row.load("ptr", 2)) as another:
                         # Another tensor may stand here if none of its memory has been met.
                         demand(a.at("i8", _TYPE).load("ptr") == state["tensor"])
                         memory = layout.get(f, a, "mem")
@@ -128,6 +128,12 @@ def build(offsets) -> list[Function]:
                             demand(layout.get(f, other, "mem") != memory)
                         with f.each(0, fresh()) as k:
                             demand(layout.get(f, room.load("ptr", k), "mem") != memory)
+                    with another.otherwise():
+                        # The same one must not be met under two numbers.
+                        with f.each(0, before) as k:
+                            demand(_item(state["outside"], k, True) != a)
+                        with f.each(0, fresh()) as k:
+                            demand(room.load("ptr", k) != a)
                     demand(layout.get(f, a, "node") == row.load("ptr", 5))
                     sig = layout.get(f, a, "sig")
                     demand((sig == row.load("ptr", 3)) | (sig == row.load("ptr", 4)))
@@ -142,6 +148,16 @@ def build(offsets) -> list[Function]:
                 same = f.calls("PyObject_RichCompareBool", "i32", a, known_as,
                                f.const("i32", _EQUAL))
                 demand(same == 1)
+    with f.each(0, record["writes"]) as i:
+        # Memory that somebody else can see must not change too late: Python sees to that.
+        number, tensor = record["written"].load("i64", i), f.var("ptr", null)
+        with f.when(number < before) as known:
+            tensor.set(_item(state["outside"], number, True))
+        with known.otherwise():
+            tensor.set(room.load("ptr", number - before))
+        # References are counted in 32 bits by some versions of Python, and above is something else.
+        demand(layout.get(f, tensor(), "mem").load("i32") == 1)
+        state_at.store(f.const("i64", 1), STATE.index("wrote"))
     with f.each(0, record["rows"]) as i:
         a, row = flat.load("ptr", i), rows.at("i64", i * ARGUMENT)
         kind = row.load("i64")

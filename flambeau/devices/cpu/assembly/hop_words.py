@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-#: of a trace: the call expected next, the list that holds the step it is at, its lists, and types
+#: of a trace: the call expected next, the list that holds the step it is at, its lists, types, and
+#: whether memory from outside is to change
 STATE = ("record", "at", "values", "outside", "tagged", "numbers", "type", "tensor",
-         "tuple", "float", "thread")
+         "tuple", "float", "thread", "wrote")
 
-#: of a call: what it is, which step it leads to, what it makes, and the call expected after it
+#: of a call: what it is, which step it leads to, what it makes, the call expected after it, and the
+#: numbers of tensors from outside that it writes to
 RECORD = ("op", "grad", "step", "sig", "node", "next", "names", "named", "count",
-          "rows")
+          "rows", "written", "writes")
 
 #: words of an argument: its kind and up to five that say which it is
 ARGUMENT = 6

@@ -14,7 +14,7 @@ from ....core import dtype as dt
 from ....core import expr as ex
 from ...llvm import Exprs, Place, number
 from ...text import Text
-from ..bridge import GIL_THRESHOLD
+from ..bridge import ENTRY_CALLS, entry_ir
 from ..compile import ATTRIBUTES
 
 BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "i128": 16, "half": 2, "float": 4,
@@ -260,12 +260,8 @@ class Function(Text):
 
     def calls(self, name: str, result: str, *arguments: Value) -> Any:
         """Call a function by name; its result, if it has one."""
-        self.declare(name, result, [a.type for a in arguments])
-        passed = ", ".join(f"{a.type} {a.name}" for a in arguments)
-        if result == "void":
-            self.do(f"call void @{name}({passed})")
-            return None
-        return self.new(result, f"call {result} @{name}({passed})")
+        made = self.call(name, result, [(a.type, a.name) for a in arguments])
+        return Value(self, result, made) if made else None
 
     def run(self, other: Function, *arguments: Value) -> Any:
         """Call a function of the same module; its result, if it has one."""
@@ -404,66 +400,13 @@ class Branch:
 
 # -- modules -------------------------------------------------------------------------------------
 
-_UNBOX = {"p": ("PyLong_AsVoidPtr", "ptr"), "q": ("PyLong_AsSsize_t", "i64"),
-          "d": ("PyFloat_AsDouble", "double")}
-_TYPE_LETTERS = {"ptr": "p", "i64": "q", "double": "d"}
+_LETTERS = {"ptr": "p", "i64": "q", "double": "d"}
 
 
-def _wrapper(f: Function) -> str:
-    """Python's way in: unbox, call (without the GIL if the last argument is large), box."""
-    letters = [_TYPE_LETTERS[t] for t, _ in f.parameters]
-    lines, last = [], len(letters) - 1
-    for i, letter in enumerate(letters):
-        function, type_ = _UNBOX[letter]
-        lines += [f"  %s{i} = getelementptr ptr, ptr %args, i64 {i}",
-                  f"  %o{i} = load ptr, ptr %s{i}",
-                  f"  %x{i} = call {type_} @{function}(ptr %o{i})"]
-    passed = ", ".join(f"{_UNBOX[c][1]} %x{i}" for i, c in enumerate(letters))
-    counted = f.result == "i64"
-    call = f"call {f.result} @{f.name}({passed})"
-    free, held = (f"%r{k} = {call}" if counted else call for k in (0, 1))
-    boxed = """  %r = phi i64 [ %r0, %free ], [ %r1, %held ]
-  %box = call ptr @PyLong_FromSsize_t(i64 %r)
-  ret ptr %box""" if counted else """  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct"""
-    body = "\n".join(lines)
-    return f"""
-define ptr @{f.name}_py(ptr %self, ptr %args, i64 %n) {{
-{body}
-  %failed = call ptr @PyErr_Occurred()
-  %ok = icmp eq ptr %failed, null
-  br i1 %ok, label %go, label %bad
-bad:
-  ret ptr null
-go:
-  %long = icmp sgt i64 %x{last}, {GIL_THRESHOLD}
-  br i1 %long, label %free, label %held
-free:
-  %state = call ptr @PyEval_SaveThread()
-  {free}
-  call void @PyEval_RestoreThread(ptr %state)
-  br label %done
-held:
-  {held}
-  br label %done
-done:
-{boxed}
-}}
-"""
-
-
-_PYTHON = """
-!0 = !{}
-declare ptr @PyLong_AsVoidPtr(ptr)
-declare i64 @PyLong_AsSsize_t(ptr)
-declare ptr @PyLong_FromSsize_t(i64)
-declare double @PyFloat_AsDouble(ptr)
-declare ptr @PyErr_Occurred()
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare void @Py_IncRef(ptr)
-@_Py_NoneStruct = external global i64
-"""
+def _entry(f: Function) -> str:
+    """Python's way in; how long it takes is told by the last argument."""
+    letters = "".join(_LETTERS[type_] for type_, _ in f.parameters)
+    return entry_ir(f.name, letters, f"%x{len(letters) - 1}", answers=f.result == "i64")
 
 
 def module_text(functions: list[Function]) -> str:
@@ -472,8 +415,9 @@ def module_text(functions: list[Function]) -> str:
     declared: dict[str, str] = {}
     for f in functions:
         declared.update({n: text for n, text in f.declared.items() if n not in own})
-    bodies = [f.text() + ("" if f.local or f.raw else _wrapper(f)) for f in functions]
-    return "".join(bodies) + "\n".join(declared.values()) + _PYTHON + ATTRIBUTES
+    bodies = [f.text() + ("" if f.local or f.raw else _entry(f)) for f in functions]
+    return ("".join(bodies) + "\n".join(declared.values()) + "\n!0 = !{}\n" + ENTRY_CALLS
+            + ATTRIBUTES)
 
 
 def parallel(f: Function, body: Function, context: Value, count: Value, grain) -> None:

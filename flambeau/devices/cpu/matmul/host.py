@@ -62,7 +62,7 @@ SYSTEM_CALL = (158, 0x1023, 18)
 
 def many_registers() -> bool:
     """Whether there are 32 vector registers, not 16."""
-    return jit().bits == 512 or jit().machine.triple.startswith(("aarch64", "arm64"))
+    return jit().bits == 512 or jit().linker.triple.startswith(("aarch64", "arm64"))
 
 
 @functools.cache
