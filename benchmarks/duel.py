@@ -25,6 +25,9 @@ SAMPLE = 20_000  # elements of a result that are compared
 # Seconds that a library measures before the other does. On a shared machine neighbours slow a core
 # for tens of milliseconds at a time: among many short turns both find quiet ones.
 TURN = 0.01
+# Seconds before each turn on several threads: those of the other library may go on spinning on the
+# cores for some milliseconds after its own.
+REST = 0.004
 
 
 @dataclass
@@ -105,7 +108,7 @@ class Peer:
         environment = {**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count}
         root = Path(path).resolve().parent.parent
         environment["PYTHONPATH"] = f"{root}{os.pathsep}{environment.get('PYTHONPATH', '')}"
-        self.library = library
+        self.library, self.threads = library, threads
         self.process = subprocess.Popen(
             [sys.executable, path, "--serve", library, "--threads", count],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -159,6 +162,8 @@ def one_case(peers, name: str, rounds: int, seconds: float, tolerance: float) ->
         turns += 1
         began = time.perf_counter()
         for library in LIBRARIES:
+            if peers[library].threads > 1:
+                time.sleep(REST)
             answer = peers[library].ask(seconds=min(seconds, TURN))
             if "fault" in answer:
                 result.fault = answer["fault"]

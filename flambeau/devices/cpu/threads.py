@@ -26,7 +26,7 @@ DECLARATION = "declare void @flambeau_parallel(ptr, ptr, i64, i64)\n"
 #: a thread can take longer than a kernel does, most of all on a virtual machine, so a thread waits
 #: long; but once one finds that it was kept from running while it waited, all wait shortly, and
 #: then longer and longer again, by LOOKS with every job that comes while they wait.
-FEW_LOOKS, MANY_LOOKS, LOOKS = 2_000, 15_000, 32
+FEW_LOOKS, MANY_LOOKS, LOOKS = 2_000, 15_000, 256
 #: what a clock of the processor counts in some 40 us or less: a gap between two looks
 GAP = {"x86_64": 100_000, "aarch64": 1_000, "arm64": 1_000}
 #: the smallest ranges are this part of a thread's share; the first are larger, so that at the end
