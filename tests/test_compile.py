@@ -39,6 +39,8 @@ def outcome(call, lines, world, turn) -> dict:
             found["loss"].backward()
         seen = {"out": found["out"], "loss": found["loss"], "some": found["some"][0],
                 "wants": found["out"].requires_grad, "rate": found["some"][1]}
+        with torch.no_grad():  # whoever shares its memory is to see that
+            found["some"][0].add_(0.25)
     except RuntimeError as error:
         if "fullgraph=True" in str(error):
             return {}

@@ -69,6 +69,36 @@ def test_statistics_are_seen_at_once():
     assert seen(torch.compile) == seen(lambda step: step)
 
 
+@BOTH
+def test_views_that_are_returned_hold_what_they_are_taken_from(fullgraph):
+    def gradient(f, change):
+        weight = torch.ones(3, requires_grad=True)
+        x = weight * 1.0
+        change(x, f(x))
+        return weight.grad.tolist()
+
+    def view_changed(x, view):
+        view.mul_(3)
+        x.sum().backward()
+
+    def base_changed(x, view):
+        x.mul_(3)
+        view.sum().backward()
+
+    compiled = torch.compile(lambda x: x[:2], fullgraph=fullgraph)
+    for _ in range(4):
+        assert gradient(compiled, view_changed) == [3.0, 3.0, 1.0]
+        assert gradient(compiled, base_changed) == [3.0, 3.0, 0.0]
+    both = torch.compile(lambda x: ((y := x * 2), y[1:]), fullgraph=fullgraph)
+    weight = torch.ones(2, requires_grad=True)
+    for _ in range(4):
+        weight.grad = None
+        y, part = both(torch.ones(3))
+        part.mul_(weight * 3)
+        y.sum().backward()
+        assert weight.grad.tolist() == [6.0, 6.0] and part._base is y
+
+
 # -- state in objects ------------------------------------------------------------------------------
 
 
@@ -311,3 +341,91 @@ def broken(monkeypatch, name: str) -> None:
         return result
 
     monkeypatch.setattr(Capture, "_recorded", with_a_reason)
+
+
+# -- modes and hooks that come later ---------------------------------------------------------------
+
+
+@BOTH
+def test_hooks_that_are_registered_later(fullgraph):
+    model, told = nn.Linear(3, 3), []
+
+    def step(x):
+        model.zero_grad()
+        model(x).sum().backward()
+        return x * 1.0
+
+    compiled, x = torch.compile(step, fullgraph=fullgraph), torch.ones(2, 3)
+    for _ in range(4):
+        compiled(x)
+    handle = model.weight.register_hook(lambda g: told.append(1) or g * 2)
+    if fullgraph:
+        with pytest.raises(RuntimeError, match="fullgraph=True: a leaf has hooks"):
+            for _ in range(2):
+                compiled(x)
+    else:
+        compiled(x)
+    assert set(told) == {1} and model.weight.grad.tolist() == [[4.0] * 3] * 3
+    handle.remove()
+    for _ in range(3):
+        compiled(x)
+        assert model.weight.grad.tolist() == [[2.0] * 3] * 3
+
+
+@BOTH
+def test_anomalies_are_still_found(fullgraph):
+    weight = torch.zeros(3, requires_grad=True)
+
+    def step(x):
+        weight.grad = None
+        (weight / x).sqrt().sum().backward()
+
+    compiled = torch.compile(step, fullgraph=fullgraph)
+    for _ in range(4):
+        compiled(torch.ones(3) * 0)
+    with pytest.warns(UserWarning, match="Anomaly"), torch.autograd.detect_anomaly(), \
+            pytest.raises(RuntimeError, match="returned nan values"):
+        compiled(torch.ones(3) * 0)
+
+
+@BOTH
+def test_the_device_of_new_tensors(fullgraph):
+    compiled = torch.compile(lambda x: (x * 1.0, torch.ones(2)), fullgraph=fullgraph)
+    x = torch.ones(3)
+    for _ in range(4):
+        assert compiled(x)[1].device.type == "cpu"
+    with torch.device("meta"):
+        try:
+            assert compiled(x)[1].device.type == "meta"
+        except RuntimeError as error:
+            assert fullgraph and "made anew by every call" in str(error)
+    assert compiled(x)[1].device.type == "cpu"
+
+
+@BOTH
+def test_updates_by_hand_and_schedules(fullgraph):
+    def trained(run):
+        torch.manual_seed(0)
+        model, average = nn.Linear(3, 2), nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(average.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+        def step(x):
+            for p in model.parameters():
+                p.grad = None
+            model(x).square().mean().backward()
+            with torch.no_grad():
+                for p, q in zip(model.parameters(), average.parameters(), strict=True):
+                    p -= optimizer.param_groups[0]["lr"] * p.grad
+                    q.lerp_(p, 0.1)
+            optimizer.step()
+            schedule.step()
+
+        step = run(step)
+        for k in range(8):
+            torch.manual_seed(k)
+            step(torch.randn(4, 3))
+        return torch.cat([p.detach().flatten() for m in (model, average) for p in m.parameters()])
+
+    found = trained(lambda step: torch.compile(step, fullgraph=fullgraph))
+    assert torch.allclose(found, trained(lambda step: step), rtol=1e-4, atol=1e-6)

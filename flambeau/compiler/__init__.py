@@ -9,6 +9,9 @@
     program    one native call
     reverse    the way back, as a program of its own
     script     a whole call without Python, for fullgraph=True
+    names      what that call may depend on besides its arguments
+    gradients  and the gradients that it finds and leaves
+    verify     programs against their op calls, made one by one
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import weakref
 from typing import Any
 
 from ..engine import eager, storage
-from ..engine.modes import gradient_watchers
+from ..engine.modes import gradient_watchers, is_watched, odd_threads
 from .casting import casting
 from .names import changed, everything, names_of, tensors_of
 from .report import Report
@@ -60,7 +60,7 @@ class Compiled:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args, **kwargs):
-        if eager.tracers or self.given_up:
+        if eager.tracers or self.given_up or (odd_threads and is_watched()):
             return self.function(*args, **kwargs)
         writing = None
         if self.fullgraph and not self.verify:

@@ -9,6 +9,7 @@ from ..engine import eager, subclass
 from ..engine.modes import modes
 from ..engine.node import next_sequence
 from ..engine.tensor import LEAF, Size, Tensor
+from ..engine.views import remember
 from .again import another, made_again
 from .casting import within
 from .overlap import homes_of
@@ -159,10 +160,19 @@ class Capture:
         if place is None:
             raise Unkeyed("a result in memory nobody named")
         self.recorder.seen(place)
-        made = Result(result.sig, place, result.node is not None)
+        made = self._result(result, place)
         self.twins.append(result)
         self.chain.results.append(made)
         return self.phantom(made), made
+
+    def _result(self, twin: Tensor, place) -> Result:
+        """What is to be made of a tensor next time."""
+        made = Result(twin.sig, place, twin.node is not None)
+        if hasattr(twin, "base"):
+            known = {id(t): k for k, t in enumerate(self.twins)}
+            known |= {id(x): -1 - k for k, x in enumerate(self.outside)}
+            made.base, made.known = known.get(id(twin.base)), _knows(twin.base, twin)
+        return made
 
     def _beyond(self) -> str | None:
         """Why an op that has run changed more than a path can express, if it did."""
@@ -292,7 +302,7 @@ class Capture:
                     reasons.append("a result in memory nobody named")
                 else:
                     self.recorder.seen(place)
-                    self.chain.results.append(Result(twin.sig, place, twin.node is not None))
+                    self.chain.results.append(self._result(twin, place))
                 self.twins.append(twin)
             self.chain.add(self.recorder)
 
@@ -349,6 +359,8 @@ class Capture:
             self.become(x, twin)
             if hasattr(twin, "base"):
                 x.base = known.get(id(twin.base), twin.base)
+                if _knows(twin.base, twin):
+                    remember(x.base, x)
 
     def become(self, x: Tensor, twin: Tensor) -> None:
         """Make a phantom what its twin is."""
@@ -361,6 +373,11 @@ class Capture:
         sig, wants = change
         x = self.values[number]
         x.sig, x.node = traced(sig), GRAPH if wants else None
+
+
+def _knows(base: Tensor, view: Tensor) -> bool:
+    """Whether a view is recorded anew when its base changes."""
+    return any(reference() is view for reference in getattr(base, "views", ()))
 
 
 def _same_code(one, two) -> bool:

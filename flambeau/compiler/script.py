@@ -11,9 +11,11 @@ from __future__ import annotations
 from types import CellType
 from typing import Any
 
+from ..core.device import default
 from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..engine.eager import module_changes
 from ..engine.modes import INFERENCE, inferring, infers, modes
+from ..engine.node import Hooked
 from ..engine.tensor import Size, Tensor, make, new
 from .casting import casting
 from .gradients import Gradients, Presence, Regrade, all_have_gradients, gradient_of
@@ -21,7 +23,8 @@ from .names import SCALARS, changed, everything, now
 from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, plain, state_of
 from .replay import CHANGED, Replay
-from .reverse import attach_reverse
+from .reverse import attach_reverse, has_hooks
+from .segment import tie
 from .sources import SOURCES, Fixed, Given, Made, Overlaps, Player
 
 _KINDS = (bool, int, str, bytes, tuple)
@@ -68,7 +71,7 @@ class Run:
         handed = wanted & results.keys()
         homes = [place[known[v].place.root[1]] for v in trained if v in known]
         if (self.program.prepare().work > GIL_THRESHOLD or handed - known.keys()
-                or len(trained) < len(self.grads)
+                or len(trained) < len(self.grads) or self.variant.bases
                 or handed & trained.keys() or trained.keys() - known.keys()
                 or any(k not in fixed for k in trained.values())
                 or any(known[v].place.offset for v in trained) or len(set(homes)) < len(homes)
@@ -131,6 +134,8 @@ class Run:
         elif variant.wanting:
             player.values, player.outside, player.numbers = values, outside, self.numbers
             attach_reverse(player, self.step, variant, made)
+        if variant.bases:
+            tie(variant.bases, values, outside)
         for k, value in self.grads:
             outside[k]._grad = values[value]
         player.made.append(values)
@@ -162,7 +167,7 @@ class Script:
         self.again = [(k, self.given[id(v)]) for k, v in enumerate(leaves)
                       if isinstance(v, Tensor) and self.given[id(v)] != k]
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
-        self.grad, self.casting = modes.grad, casting()
+        self.grad, self.casting, self.device = modes.grad, casting(), default()
         self.scalars, self.bound = everything(function)
         self.actions: list = []
         self.fixed: dict[int, Fixed] = {}
@@ -281,6 +286,9 @@ class Script:
                 self.refuse(f"a tensor of shape {tuple(one.sig.shape)} is made anew by every "
                             "call, outside its program")
         self.guarded = [(x.tensor, x.sig, x.tensor.node) for x in self.fixed.values()]
+        self.fixed_leaves = [one.tensor for one in self.fixed.values() if one.state == IS_LEAF]
+        self.goes_back = any(step.backward for run in self.actions if type(run) is Run
+                             for step in run.step.path())
         self.presence = Presence(self.gradients, self._leaf)
         held = [self.gradients.first[id(leaf)] for leaf, _ in self.gradients.held]
         self.overlaps = Overlaps([run for run in self.actions if type(run) is Run],
@@ -328,7 +336,7 @@ class Script:
     def play(self, args, kwargs):
         """(result,) if the guards hold, else None."""
         if modes.grad is not self.grad or module_changes[0] != self.changes or (
-                casting() != self.casting):
+                casting() != self.casting or default() is not self.device):
             return None
         if self.simple:
             if kwargs or len(args) != len(self.leaves):
@@ -355,6 +363,9 @@ class Script:
         for k, n in self.again:
             if leaves[k] is not leaves[n]:
                 return None
+        if Hooked.leaves and self.goes_back and any(
+                has_hooks(x) for x in (*leaves, *self.fixed_leaves) if isinstance(x, Tensor)):
+            return None
         held: Any = () if self.presence.idle else self.presence.find(leaves)
         if held is None:
             return None

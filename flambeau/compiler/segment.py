@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.tensor import Signature
+from ..engine.views import remember
 from .fuse import fused
 from .overlap import overlapping
 from .phantom import GRAPH, traced
@@ -15,13 +16,19 @@ from .tape import Place
 
 
 class Result:
-    """A tensor that an op made: its signature, where it lies, whether it wants a gradient."""
+    """A tensor that an op made: its signature, where it lies, whether it wants a gradient.
 
-    __slots__ = ("node", "place", "sig", "traced", "wants")
+    Of a view also what it was taken from, a value or -1 - a tensor from outside, and whether that
+    knows of it.
+    """
 
-    def __init__(self, sig: Signature, place: Place, wants: bool):
+    __slots__ = ("base", "known", "node", "place", "sig", "traced", "wants")
+
+    def __init__(self, sig: Signature, place: Place, wants: bool, base: int | None = None,
+                 known: bool = False):
         self.sig, self.traced, self.place, self.wants = sig, traced(sig), place, wants
         self.node = GRAPH if wants else None
+        self.base, self.known = base, known
 
 
 class Same:
@@ -73,6 +80,7 @@ class Variant:
     saved: list[int]            # buffers kept for going back
     eagerly: bool = False
     shares: tuple | list = ()   # how others lie in memory that it changes
+    bases: tuple | list = ()    # (value, what it is a view of, whether that knows of it)
 
 
 class Step:
@@ -118,7 +126,7 @@ class Step:
         found = list(self.chain.results[:self.values])
         for step in self.path():
             for k, (sig, wants) in step.changes:
-                found[k] = Result(sig, found[k].place, wants)
+                found[k] = Result(sig, found[k].place, wants, found[k].base, found[k].known)
         return found
 
     def path(self) -> list[Step]:
@@ -166,7 +174,28 @@ class Step:
                           if kind == "outside"})
         report.built(self, program)
         return Variant(program, kept, written, wanting, saved, False,
-                       overlapping(chain.homes[:self.outside], written))
+                       overlapping(chain.homes[:self.outside], written), _bases(kept, values))
+
+
+def _bases(kept, values: list[Result]) -> list[tuple[int, int, bool]]:
+    """What values that outlive a segment are views of, of values that do so and what was there."""
+    live, found = {k for k, _ in kept}, []
+    for k, result in kept:
+        base, known = result.base, result.known
+        while base is not None and base >= 0 and base not in live:
+            base, known = values[base].base, known and values[base].known
+        if base is not None:
+            found.append((k, base, known))
+    return found
+
+
+def tie(bases, values, outside) -> None:
+    """Let views of a run hold what they are taken from: who changes one in place changes both."""
+    for k, base, known in bases:
+        x, whole = values[k], values[base] if base >= 0 else outside[-1 - base]
+        x.base = whole
+        if known:
+            remember(whole, x)
 
 
 def _used(filled: dict[int, bytes], launches, results) -> dict[int, bytes]:

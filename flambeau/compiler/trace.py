@@ -24,7 +24,7 @@ from .hop import Constant, Listed, Outside, Record, State, hop
 from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
 from .reverse import attach_reverse, has_hooks
-from .segment import Result, Same, Several, Step, Variant
+from .segment import Result, Same, Several, Step, Variant, tie
 from .settle import Promise, Settling, retag, untag
 from .tape import quarantine, release_quarantine
 from .verify import check
@@ -442,6 +442,8 @@ class Tracer(Capture):
             self.script.gradients.watch(
                 v for v in self.outside if state_of(v) == IS_LEAF)
         if Hooked.leaves and any(map(has_hooks, self.outside)):
+            if self.script is not None:
+                self.script.refuse("a leaf has hooks")
             self.run_plainly(op.run, x, gradient, retain)
             return
         expected, values, outside = self.step.next, self.values, self.outside
@@ -641,6 +643,8 @@ class Tracer(Capture):
             self.tagged.append(x)
         if found.wanting:
             attach_reverse(self, step, found, made)
+        if found.bases:
+            tie(found.bases, self.values, outside)
         step.settling = found, Settling(found, len(self.values))
         if back is not None:
             back.compare(self)
@@ -656,6 +660,8 @@ class Tracer(Capture):
             self.outside[k].mem.version += 1
         if found.wanting:
             attach_reverse(self, step, found, made)
+        if found.bases:
+            tie(found.bases, self.values, self.outside)
         return True
 
     def _lies_as_learnt(self, found: Variant) -> bool:

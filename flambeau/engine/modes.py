@@ -24,7 +24,8 @@ class Native:
 
 
 _off: set[int] = set()
-_odd: set[int] = set()
+#: threads that do something out of the ordinary: infer, look for anomalies, see what is kept
+odd_threads: set[int] = set()
 #: threads inside inference_mode: memory taken by them is marked with the version INFERENCE
 inferring: set[int] = set()
 INFERENCE = -(1 << 60)
@@ -65,7 +66,7 @@ class Modes(threading.local):
             _tell_off()
         else:
             odd = self.inference or self.anomaly or bool(self.pack)
-            (_odd.add if odd else _odd.discard)(own["leaving"].thread)
+            (odd_threads.add if odd else odd_threads.discard)(own["leaving"].thread)
             (inferring.add if self.inference else inferring.discard)(own["leaving"].thread)
             _tell_odd()
 
@@ -80,7 +81,12 @@ def _tell_odd() -> None:
     known = [*inferring][:len(Native.inferring) - 1]
     for i, thread in enumerate([len(known), *known]):
         Native.inferring[i] = thread
-    Native.special.value = len(_odd)
+    Native.special.value = len(odd_threads)
+
+
+def is_watched() -> bool:
+    """Whether every step of the graph is told of in this thread, so that none may be left out."""
+    return modes.anomaly or bool(modes.pack)
 
 
 def infers() -> bool:
@@ -97,7 +103,7 @@ class _Leaving:
     def __del__(self, ending=sys.is_finalizing):
         if ending():  # the names of this module may be gone already
             return
-        for group in (_off, _odd, inferring):
+        for group in (_off, odd_threads, inferring):
             group.discard(self.thread)
         _tell_off()
         _tell_odd()
