@@ -429,3 +429,73 @@ def test_updates_by_hand_and_schedules(fullgraph):
 
     found = trained(lambda step: torch.compile(step, fullgraph=fullgraph))
     assert torch.allclose(found, trained(lambda step: step), rtol=1e-4, atol=1e-6)
+
+
+# -- ways back -------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_gradients_that_no_kernel_computes(fullgraph):
+    """Those of products without anything to add up are zero, whatever was in memory before."""
+    compiled = torch.compile(lambda *parts: torch.linalg.multi_dot(parts), fullgraph=fullgraph)
+    for _ in range(5):
+        parts = [torch.ones(shape, requires_grad=True) for shape in ((5, 4), (4, 0), (0, 2))]
+        out = compiled(*parts)
+        del [torch.full((5, 4), 7.0) for _ in range(200)][:]
+        out.sum().backward()
+        assert parts[0].grad.tolist() == [[0.0] * 4] * 5
+
+
+@BOTH
+def test_sparse_gradients(fullgraph):
+    def trained(run):
+        torch.manual_seed(0)
+        table = nn.Embedding(5, 3, sparse=True)
+        optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.1)
+
+        def step(index):
+            optimizer.zero_grad()
+            table(index).square().sum().backward()
+            assert table.weight.grad.is_sparse
+            optimizer.step()
+
+        step = run(step)
+        for k in range(5):
+            step(torch.tensor([k % 5, 1]))
+        return table.weight.detach()
+
+    try:
+        found = trained(lambda step: torch.compile(step, fullgraph=fullgraph))
+    except RuntimeError as error:
+        assert fullgraph and "a segment without a program" in str(error)
+    else:
+        assert torch.allclose(found, trained(lambda step: step))
+    table = nn.Embedding(5, 3, sparse=True)
+    looked_up = torch.compile(lambda index: table(index).sum())
+    for _ in range(4):
+        table.weight.grad = None
+        looked_up(torch.tensor([1, 2])).backward()
+        assert table.weight.grad.is_sparse
+
+
+def test_a_penalty_on_gradients_where_calls_cannot_be_made_twice():
+    """Dropout draws and statistics change: the second derivative needs the graph of the call."""
+    def trained(run):
+        torch.manual_seed(0)
+        critic = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Tanh(),
+                               nn.Linear(8, 1))
+        optimizer = torch.optim.Adam(critic.parameters(), lr=0.01)
+
+        def step(x):
+            optimizer.zero_grad()
+            score = critic(x).sum()
+            (g,) = torch.autograd.grad(score, x, create_graph=True)
+            penalty = ((g.norm(dim=1) - 1) ** 2).mean()
+            (score * 0.1 + penalty).backward()
+            optimizer.step()
+            return penalty
+
+        step = run(step)
+        return [step(torch.randn(5, 3, requires_grad=True)).item() for _ in range(8)]
+
+    assert trained(torch.compile) == pytest.approx(trained(lambda step: step), rel=1e-3)

@@ -259,7 +259,7 @@ class Capture:
             g: Any = getattr(self.outside[k], "_grad", None)
             if g is was:
                 continue
-            place = None if g is None else self.recorder.find(g.ptr)
+            place = self.recorder.find(g.ptr) if type(g) is Tensor else None
             if place is None or g.node is not None:
                 reason = reason or "a gradient in memory nobody named"
                 break

@@ -21,6 +21,8 @@ _MANY = 10_000      # scalars in a list, or a list of lists, that are still comp
 _ROWS = 1_000       # names that are looked at
 _DEPTH = 5          # objects in objects
 _LONG = 64          # elements of a container that are looked at one by one
+#: code that uses these may mean any attribute
+_BY_ANY_NAME = {"getattr", "setattr", "vars", "__dict__", "eval", "exec", "asdict", "attrgetter"}
 _NOTHING = object()
 _SIZE = "number of elements"
 
@@ -41,7 +43,7 @@ def everything(function) -> tuple[list, list]:
     """The same, and what can be reached from there."""
     search = _Search()
     search.look_into(function, 0)
-    return search.by_value, search.by_itself
+    return search.rows(search.by_value), search.rows(search.by_itself)
 
 
 def changed(bound) -> bool:
@@ -79,6 +81,14 @@ class _Search:
         self.by_value: list[tuple] = []
         self.by_itself: list[tuple] = []
         self.met: set[int] = set()
+        self.objects: set[int] = set()  # whose attributes are among the rows
+        self.names: set[str] = set()    # that are written in the code of functions
+
+    def rows(self, found: list[tuple]) -> list[tuple]:
+        """Without attributes that no code names, unless some looks for attributes by itself."""
+        if self.names & _BY_ANY_NAME:
+            return found
+        return [row for row in found if id(row[0]) not in self.objects or row[1] in self.names]
 
     def take(self, rows, depth: int) -> None:
         for owner, name, value in rows:
@@ -96,6 +106,7 @@ class _Search:
             return
         self.met.add(id(value))
         if isinstance(value, (types.FunctionType, types.MethodType)):
+            self.names |= _names(getattr(value, "__code__", None))
             self.take(_taken(value), depth)
             self.look_into(getattr(value, "__self__", None), depth)
         elif isinstance(value, functools.partial):
@@ -106,8 +117,10 @@ class _Search:
         elif _is_module(value):
             for module in value.modules():
                 self.look_into_module(module, depth)
-        elif hasattr(value, "__dict__") and not hasattr(value, "param_groups"):
-            self.take(((vars(value), name, v) for name, v in list(vars(value).items())), depth)
+        elif (own := _own(value)) and "param_groups" not in own:
+            if not any(_is_ours(cls.__module__) for cls in type(value).__mro__[:-1]):
+                self.objects.add(id(own))  # no code of the library reads them
+            self.take([(own, name, v) for name, v in own.items()], depth)
             self.look_into_class(type(value), depth)
 
     def look_into_module(self, module, depth: int) -> None:
@@ -115,7 +128,8 @@ class _Search:
         if type(module).__module__.startswith("flambeau"):
             return
         own = vars(module)
-        self.take([(own, name, v) for name, v in list(own.items())
+        self.objects.add(id(own))
+        self.take([(own, name, v) for name, v in own.items()
                    if name[0] != "_" and not isinstance(v, SCALARS)
                    and not isinstance(v, Tensor) and not _is_module(v)], depth)
         self.look_into_class(type(module), depth)
@@ -166,8 +180,17 @@ def _is_library(value) -> bool:
     return type(value).__module__.startswith("flambeau.compiler")
 
 
+def _own(value) -> dict:
+    """The attributes of an object, without asking it."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
+
+
 def _is_module(value) -> bool:
-    return hasattr(value, "_registered") and hasattr(value, "parameters")
+    return "_registered" in _own(value)
 
 
 def _scalars_in(value) -> int:
@@ -188,6 +211,8 @@ def _contents(cell):
 
 
 def _names(code) -> set[str]:
+    if code is None:
+        return set()
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,4 +1,4 @@
-"""One line on a terminal while a program takes long to compile; gone when it is done."""
+"""One line on a terminal while programs take long to compile; gone when one is done."""
 
 from __future__ import annotations
 
@@ -8,30 +8,41 @@ import time
 
 from ..devices.switches import switch
 
-#: shorter waits are not worth a word
+#: shorter waits are not worth a word; programs compiled within this time are one wait
 PATIENCE_SECONDS = 1.0
+
+
+class _Wait:
+    """Programs that are compiled one after the other, as segments of a call are."""
+
+    began = ended = float("-inf")
+    done = total = 0
 
 
 class Progress:
     """`with Progress(total) as progress:` then `progress.advance()` before each kernel."""
 
     def __init__(self, total: int):
-        self.total, self.done, self.shown = total, 0, False
+        self.total, self.shown = total, False
 
     def __enter__(self) -> Progress:
-        self.began = time.monotonic()
+        now = time.monotonic()
+        if now - _Wait.ended > PATIENCE_SECONDS:
+            _Wait.began, _Wait.done, _Wait.total = now, 0, 0
+        _Wait.total += self.total
         return self
 
     def __exit__(self, *failure: object) -> None:
+        _Wait.ended = time.monotonic()
         if self.shown:
             self._write("")
 
     def advance(self) -> None:
         """One more kernel is about to be compiled."""
-        self.done += 1
-        if self.shown or (time.monotonic() - self.began > PATIENCE_SECONDS and _is_watched()):
+        _Wait.done += 1
+        if self.shown or (time.monotonic() - _Wait.began > PATIENCE_SECONDS and _is_watched()):
             self.shown = True
-            self._write(f"compiling: {self.done} of {self.total} kernels")
+            self._write(f"compiling: {_Wait.done} of {_Wait.total} kernels")
 
     @staticmethod
     def _write(line: str) -> None:

@@ -22,6 +22,7 @@ class Report:
     def __init__(self, name: str) -> None:
         self.name = name
         self.calls = self.captured = 0
+        self.twice = False              # whether gradients are differentiated in turn
         self.ends: dict = {}            # step -> (reason, line)
         self.breaks: dict = {}          # (op, reason) -> line
         self.programs: list = []        # (step, program or None)

@@ -192,6 +192,8 @@ def _part(tracer, node: Node, group: list[int], stand_ins: dict, first: int) -> 
         tracer.report.broke(None, f"the way back: {recorder.reason}")
         return None
     reached = [(parent, g) for parent, g in zip(wanted, grads, strict=True) if g is not None]
+    if any(type(g) is not Tensor for _, g in reached):
+        return None  # a sparse one
     part.parents, part.expects = [parent for parent, _ in reached], [g.sig for g in given]
     entries = [first + [*stand_ins].index(k) for k in part.outputs]
     return _finished(part, recorder, [g for _, g in reached], forward, first, entries)
@@ -211,6 +213,8 @@ def _finished(part: Part, recorder, grads, forward: int, first: int, entries) ->
     places = [(g.sig, recorder.find(g.ptr)) for g in grads]
     if any(place is None for _, place in places):
         return None
+    for _, place in places:
+        recorder.seen(place)
     ends = {p.root[1] for _, p in places if p.root[0] == "buffer" and p.root[1] >= forward}
     launches = needed(recorder.launches, ends)
     met = {p.root for step in launches for _, p in step.places()} | {p.root for _, p in places}
@@ -305,7 +309,7 @@ class CompiledBack:
         """Gradients that can be differentiated in turn: by way of the calls, made again."""
         if not bw.modes.grad:
             return self.pull(node, g)
-        if [x.mem.version for x in self.outside] != self.versions or not _can_repeat(self.step):
+        if [x.mem.version for x in self.outside] != self.versions or not can_repeat(self.step):
             raise RuntimeError("a compiled function that draws random numbers, or changes tensors "
                                "in place, can be differentiated once: call the original one where "
                                "create_graph=True is needed")
@@ -324,7 +328,8 @@ class CompiledBack:
                        create_graph=True, allow_unused=True)
 
 
-def _can_repeat(step) -> bool:
+def can_repeat(step) -> bool:
+    """Whether the calls of a path may be made again later, to go back through gradients."""
     return not any(launch.effect and isinstance(launch, Launch)
                    for launch in step.chain.launches[:step.end]) and not any(
         each.backward or each.writes for each in step.path())

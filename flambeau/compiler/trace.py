@@ -14,6 +14,7 @@ from threading import get_ident
 
 from ..core.dtype import dtype
 from ..engine import autocast, eager, subclass
+from ..engine import backward as bw
 from ..engine.modes import INFERENCE, infers, modes
 from ..engine.node import Hooked
 from ..engine.tensor import Size, Tensor
@@ -23,7 +24,7 @@ from .casting import casting
 from .hop import Constant, Listed, Outside, Record, State, hop
 from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
-from .reverse import attach_reverse, has_hooks
+from .reverse import attach_reverse, can_repeat, has_hooks
 from .segment import Result, Same, Several, Step, Variant, tie
 from .settle import Promise, Settling, retag, untag
 from .tape import quarantine, release_quarantine
@@ -502,6 +503,8 @@ class Tracer(Capture):
 
     def run_plainly(self, work, *args, **kwargs):
         """Run on real tensors with nothing traced; what comes after starts from its results."""
+        if (work is bw.grad and args[4]) or (work is bw.backward and args[3]):  # create_graph
+            self.report.twice = True
         self.flush(getattr(work, "__name__", "a call") + " runs by itself")
         return self._real_call(work, args, kwargs, False)
 
@@ -595,7 +598,7 @@ class Tracer(Capture):
     def _run(self, step: Step) -> None:
         proven = step.proven or self.numbers == step.learnt
         if step.settling is not None and proven and self.script is None and not self.verify and (
-                self._settled(step, *step.settling)):
+                not self.report.twice and self._settled(step, *step.settling)):
             return
         if not proven:
             # Whether the code depends on these numbers otherwise than by reading them is seen when
@@ -615,6 +618,11 @@ class Tracer(Capture):
                 self._call_by_call(step)
             else:
                 self.learn_again(step)
+            return
+        if self.report.twice and found.wanting and not can_repeat(step):
+            if self.script is not None:
+                self.script.refuse("gradients are differentiated in turn")
+            self._call_by_call(step)
             return
         if not self._lies_as_learnt(found):
             if self.script is not None:
