@@ -5,11 +5,12 @@ from __future__ import annotations
 from ...core import dtype as dt
 from ...core.kernel import Kernel
 from .. import parallel
-from .blocks import Blocks, Body
+from .blocks import Body
+from .short_rows import ShortRows
 from .weights import work_of
 
 
-class Lowering(Blocks):
+class Lowering(ShortRows):
     """Lowers one kernel."""
 
     def __init__(self, kernel: Kernel, name: str, bits: int) -> None:
@@ -45,7 +46,7 @@ class Lowering(Blocks):
         """The places from %begin to %end of the outermost loop."""
         if self.kernel.kept:
             self.spans = {0: ("%begin", "%end")}
-        self.nest_kept(0, pointers, {})
+        self.nest_rows(pointers)
 
     def _apart(self) -> tuple[int, ...]:
         """Which words of the layout say how far the outermost loop moves what is put somewhere."""
