@@ -157,12 +157,16 @@ def inplace_of(op: Op):
     name = f"{op.name}_"
     own = create.Named(name, None)  # what a trace knows this form by
     if isinstance(op, Pointwise):
+        needed = len(op.operands) - 1
+
         def form(self, *args, **kwargs):
             if tracers:
                 found = tracers[-1](own, (self, *args), kwargs)
                 if found is not None:
                     return found[0]
-            others = list(args[:len(op.operands) - 1])
+            if len(args) == needed and not kwargs:
+                return inplace.pointwise_inplace(op, self, *args)
+            others = list(args[:needed])
             public = dict(zip(("input", "other"), op.operands, strict=False))
             kwargs = {public.get(k, k): v for k, v in kwargs.items()}
             for missing in op.operands[len(others) + 1:]:
@@ -172,7 +176,7 @@ def inplace_of(op: Op):
                     others.append(op.defaults[missing])
                 else:
                     raise TypeError(f"{name}() missing 1 required positional argument: '{missing}'")
-            kwargs.update(zip(op.attributes, args[len(op.operands) - 1:], strict=False))
+            kwargs.update(zip(op.attributes, args[needed:], strict=False))
             return inplace.pointwise_inplace(op, self, *others, **kwargs)
     else:
         def form(self, *args, **kwargs):

@@ -212,3 +212,33 @@ def test_copies_convert_to_what_is_written(dtype):
     columns = torch.zeros(3, 2, dtype=dtype)
     columns[:, 1] = x
     assert torch.equal(columns[:, 1], wanted) and not columns[:, 0].any()
+
+
+# -- the same change again -------------------------------------------------------------------------
+
+
+def test_changes_made_again_and_again():
+    """The second change by the same op goes a shorter way, with the same checks."""
+    x, y = torch.ones(4), torch.full((4,), 2.0)
+    for k in range(1, 5):
+        assert x.add_(y) is x and x._version == 2 * k - 1
+        assert x.mul_(0.5) is x and x._version == 2 * k
+    assert x.tolist() == [1.9375] * 4
+    x[1:].add_(x[:-1])  # parts of one memory, read as they were before
+    assert x.tolist() == [1.9375, 3.875, 3.875, 3.875]
+    leaf = torch.ones(4, requires_grad=True)
+    with torch.no_grad():
+        leaf.add_(y).add_(leaf)
+        part = leaf[:2]
+    assert leaf.tolist() == [6.0] * 4
+    for changed in (leaf, part):
+        with pytest.raises(RuntimeError, match="in-place operation"):
+            changed.add_(changed.detach().clone())
+    z = (leaf * 1.0)
+    z.add_(y).mul_(y)
+    z.sum().backward()
+    assert leaf.grad.tolist() == [2.0] * 4
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        torch.ones(2, dtype=torch.int64).add_(torch.ones(2))
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast"):
+        torch.ones(2).add_(torch.ones(3, 2))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import flambeau
+from flambeau.engine import eager
 from flambeau.nn import functional as F
 
 
@@ -93,6 +94,26 @@ def test_many_threads_of_python_at_once():
     for caller in callers:
         caller.join(60)
     assert not wrong and not any(caller.is_alive() for caller in callers)
+
+
+def test_plans_may_be_forgotten_while_kernels_run():
+    """Large work lets Python's other threads run, which may throw away the plan it runs by."""
+    x = flambeau.ones(300_000, requires_grad=True)
+    right = []
+
+    def work():
+        y = x
+        for _ in range(60):
+            y = (y + 1.0) * 1.0
+        right.append(float(y.detach().max()) == 61.0)
+        y.sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    while any(t.is_alive() for t in threads):
+        eager._forget_all()
+    assert right == [True] * 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")

@@ -12,6 +12,8 @@ from ..core.record import Record
 
 #: a range should take about this long, in nanoseconds; twice as much is worth a second thread
 RANGE_NS = 16_000
+#: the last ranges may be this part of one, so that threads end together
+LAST = 4
 #: elements in a block of a fold, how many blocks there may be, and places that are few
 BLOCK, BLOCKS, FEW = 1 << 15, 128, 32
 
@@ -120,7 +122,7 @@ wide:
   %cut = and i1 %few, %long
   br i1 %cut, label %{blocks}, label %ranges
 ranges:
-  %share = mul i64 %count, {call.grain}
+  %share = mul i64 %count, {max(1, call.grain // LAST)}
   %each = sdiv i64 %share, %work
   %lanes = add i64 %each, {call.lanes}
   %grain = {f"and i64 %lanes, {-call.lanes}" if call.lanes > 1 else "add i64 %lanes, 0"}

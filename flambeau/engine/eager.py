@@ -56,7 +56,7 @@ def alias(out: Tensor) -> Tensor:
 
 def plug_pointwise(op: Pointwise) -> None:
     """Give a pointwise op its front: native for one or two operands, with Python behind it."""
-    op.plans, op.kin_plans = new_table(), {}
+    op.plans, op.kin_plans, op.quick = new_table(), {}, new_table()
     op.engine = engine
     op.run = op.method_form = front = python_front(op)
     arity = len(op.operands)

@@ -29,6 +29,7 @@ EXTERNAL = {
     "PyLong_FromVoidPtr": "ptr (ptr)", "PyWeakref_NewRef": "ptr (ptr, ptr)",
     "PyList_Append": "i32 (ptr, ptr)", "PyList_New": "ptr (i64)",
     "PyObject_RichCompareBool": "i32 (ptr, ptr, i32)",
+    "PyEval_SaveThread": "ptr ()", "PyEval_RestoreThread": "void (ptr)",
 }
 #: variables that all fronts share, each a word: @g_<name>
 GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",

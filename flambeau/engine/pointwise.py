@@ -17,7 +17,6 @@ from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.kernel import Kernel, Store
 from ..devices.cpu import transpose
-from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..ops.declare import Pointwise
 from . import native
@@ -185,10 +184,10 @@ def plan(op: Pointwise, operands: tuple, attributes: tuple, into: Signature | No
 
 
 def finished(out: Signature, run, last: int, back, kind, walk: Walk | None = None) -> Plan:
-    """A plan with what a native front reads of it; large work is left to the Python front."""
+    """A plan with what a native front reads of it."""
     address = ADDRESSES.get(run)
     packed = free = None
-    if address is not None and kind is not None and out.numel <= GIL_THRESHOLD:
+    if address is not None and kind is not None:
         packed, free = native.pack(address, last, kind), out.free
         if back is not None:
             back.enlist(packed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from functools import lru_cache
 from math import prod
@@ -15,7 +16,6 @@ from ..core.device import META
 from ..core.kernel import Fold, Kernel, Operand, Store
 from ..core.lazily import Lazily
 from ..core.signature import parameters_of
-from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..devices.parallel import in_blocks
 from ..ops.declare import Reduction
@@ -82,7 +82,7 @@ def _native_parts(op: Reduction, x: Signature, dim, keepdim, dtype, chosen) -> t
     """
     sigs, run, last, count, _ = chosen
     address = ADDRESSES.get(run)
-    if address is None or op.attributes or len(count) > 1 or x.numel > GIL_THRESHOLD:
+    if address is None or op.attributes or len(count) > 1:
         return None, None, None, None, None, None
     packed = array("q", [address, last, len(count), -1, 0, 0, -1])
     if count:
@@ -104,7 +104,7 @@ def _serves_kin(op: Reduction, kin_plans: dict, x: Signature, dim, keepdim, dtyp
     walk, packed = parts[4], parts[5]
     if packed is not None and walk.whole and x.kin is not None and (
             dim is None and keepdim is False and dtype is None):
-        packed[5] = MANY - 1 if op.wide else GIL_THRESHOLD
+        packed[5] = MANY - 1 if op.wide else sys.maxsize
         if x.numel <= packed[5]:
             kin_plans[x.kin] = parts
 

@@ -70,6 +70,7 @@ class Op:
     engine: Any        # what runs it, its tables of plans and its other forms: plugged in later
     plans: dict
     kin_plans: dict
+    quick: dict
     method_form: Any
     reflected: Any
     takes_out = False  # whether its front takes `out=` itself

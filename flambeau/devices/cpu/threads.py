@@ -31,7 +31,7 @@ FEW_LOOKS, MANY_LOOKS, LOOKS = 2_000, 15_000, 256
 GAP = {"x86_64": 100_000, "aarch64": 1_000, "arm64": 1_000}
 #: the smallest ranges are this part of a thread's share; the first are larger, so that at the end
 #: nobody waits long for a thread that took a range
-RANGES = 8
+RANGES = 32
 
 # The state of the pool is one word, so that a worker enters a job and the caller closes it in one
 # atomic step each: how many workers are inside, whether the job is open, and the job's number.

@@ -7,7 +7,6 @@ have the same shape.
 
 from __future__ import annotations
 
-from ...devices.cpu import bridge
 from ..front_parts import TUPLE, WORDS
 from .fragments import (
     ATTACH,
@@ -22,6 +21,7 @@ from .fragments import (
     of_plan_or_kin,
     phis,
     pointer,
+    released,
 )
 from .words import at, put
 
@@ -45,7 +45,7 @@ entry:
 {_graph()}
 {_number()}
 {of_plan_or_kin("%kin_sig", g)}
-{_run(t)}
+{_run(t, g)}
 {_step()}
 slow:
   %answer = call ptr @python2(ptr %ctx, ptr %x, ptr %y)
@@ -196,8 +196,7 @@ kin_sized:
   %ksig = select i1 %from_first, ptr %ks0, ptr %ks1
 {at("%numel", "%ksig", g["numel"])}
   %count0 = call i64 @PyLong_AsSsize_t(ptr %numel)
-  %small = icmp sle i64 %count0, {bridge.GIL_THRESHOLD}
-  br i1 %small, label %found, label %slow
+  br label %found
 """
 
 
@@ -267,19 +266,20 @@ tensors:
 {phis("double %d, i64 %i", "number 0.0 0", "number 0.0 0", "checked %d0 %i0")}"""
 
 
-def _run(t: dict) -> str:
+def _run(t: dict, g: dict) -> str:
     """The kernel's four forms: two tensors, a double, an integer, nothing beside a tensor."""
     return f"""
 {at("%address", "%mem", 16)}{RESULT}
   %first = select i1 %xt, ptr %x, ptr %y
+  %second = select i1 %yt, ptr %y, ptr %x
 {pointer("f", "%first", t)}
-{at("%kernel", "%words", 0)}
+{pointer("s", "%second", t)}
+{at("%kernel", "%words", 0)}{released("%osig", g)}
   switch i64 %kind, label %call0 [ i64 1, label %call1
                                    i64 2, label %call2
                                    i64 3, label %call3 ]
 call0:
-{pointer("y", "%y", t)}
-  call void %kernel(ptr %raw, ptr %fraw, ptr %yraw, i64 %last)
+  call void %kernel(ptr %raw, ptr %fraw, ptr %sraw, i64 %last)
   br label %ran
 call1:
   call void %kernel(ptr %raw, ptr %fraw, double %d, i64 %last)
@@ -291,6 +291,7 @@ call3:
   call void %kernel(ptr %raw, ptr %fraw, i64 %last)
   br label %ran
 ran:
+  call void @resume(ptr %state)
   br i1 %recorded, label %step, label %done
 """
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ...devices.cpu.bridge import GIL_THRESHOLD
 from ..front_parts import TUPLE, VERSION_AT
 from ..modes import INFERENCE
 from .words import at, put
@@ -12,7 +13,7 @@ from .words import at, put
 
 def common(t: dict, n: dict) -> str:
     """All of them."""
-    return "\n".join(("", _ASKED, _tensors(t), _steps(t, n), _KEPT, _PYTHON))
+    return "\n".join(("", _ASKED, _tensors(t), _steps(t, n), _KEPT, _LONG, _PYTHON))
 
 
 #: plans by keys, and modes
@@ -301,6 +302,40 @@ third:
   br label %done
 done:
   ret ptr %tuple
+}}
+"""
+
+#: long work, during which Python's other threads may run
+_LONG = f"""; what to resume with; null if the work is short. The plan stays while others run.
+define internal ptr @release(i64 %work, ptr %plan) {{
+  %long = icmp sgt i64 %work, {GIL_THRESHOLD}
+  br i1 %long, label %yes, label %no
+yes:
+  call void @Py_IncRef(ptr %plan)
+  %state = call ptr @PyEval_SaveThread()
+  ret ptr %state
+no:
+  ret ptr null
+}}
+
+define internal void @resume(ptr %state) {{
+  %short = icmp eq ptr %state, null
+  br i1 %short, label %done, label %back
+back:
+  call void @PyEval_RestoreThread(ptr %state)
+  br label %done
+done:
+  ret void
+}}
+
+define internal void @let_go(ptr %plan, ptr %state) {{
+  %short = icmp eq ptr %state, null
+  br i1 %short, label %done, label %drop
+drop:
+  call void @Py_DecRef(ptr %plan)
+  br label %done
+done:
+  ret void
 }}
 """
 

@@ -51,7 +51,16 @@ RESULT = """  %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
 ATTACH = """  call void @attach(ptr %out, ptr %plan, ptr %parents, ptr %kept, ptr %versions)
   br label %done
 done:
+  call void @let_go(ptr %plan, ptr %state)
   ret ptr %out
+"""
+
+
+def released(sig: str, g: dict) -> str:
+    """Before a kernel runs: others may meanwhile, if a signature has many elements."""
+    return f"""{at("%onumel", sig, g["numel"])}
+  %work = call i64 @PyLong_AsSsize_t(ptr %onumel)
+  %state = call ptr @release(i64 %work, ptr %plan)
 """
 
 

@@ -7,7 +7,7 @@ with those of other shapes.
 from __future__ import annotations
 
 from ..front_parts import TUPLE, WORDS
-from .fragments import PACKED_AT, READY, RESULT, TAKE, WANTED, find, phis, pointer
+from .fragments import PACKED_AT, READY, RESULT, TAKE, WANTED, find, phis, pointer, released
 from .words import at, put
 
 
@@ -24,9 +24,10 @@ typed:
 {_of_kin(t, g)}
 {_by_arguments()}
 {_graph()}
-{_run(t)}
+{_run(t, g)}
 {_step()}
 done:
+  call void @let_go(ptr %plan, ptr %state)
   ret ptr %out
 slow:
   %answer = call ptr @otherwise_of(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names)
@@ -106,7 +107,7 @@ decided:
 """
 
 
-def _run(t: dict) -> str:
+def _run(t: dict, g: dict) -> str:
     """The kernel, which may want to know how many elements there are."""
     return f"""
 go:
@@ -117,7 +118,7 @@ go:
 {at("%kernel", "%words", 0)}{at("%plast", "%words", 8, "i64")}{at("%kind", "%words", 16, "i64")}
   %last = select i1 %many, i64 %whole_count, i64 %plast
   %counted = icmp eq i64 %kind, 1
-  br i1 %counted, label %with_count, label %without
+{released("%sig", g)}  br i1 %counted, label %with_count, label %without
 with_count:
 {at("%pcount", "%words", 32, "double")}
   %wcount = sitofp i64 %whole_count to double
@@ -128,6 +129,7 @@ without:
   call void %kernel(ptr %raw, ptr %xraw, i64 %last)
   br label %ran
 ran:
+  call void @resume(ptr %state)
   br i1 %recorded, label %step, label %done
 """
 

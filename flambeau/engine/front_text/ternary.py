@@ -69,6 +69,7 @@ decided:
 
 
 def _run(t: dict) -> str:
+    """Plans of products that take long have no packed words: Python runs those."""
     return f"""
 go:
   %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
@@ -79,6 +80,7 @@ go:
   %yraw = call ptr @PyLong_AsVoidPtr(ptr %ybox)
   %zraw = call ptr @PyLong_AsVoidPtr(ptr %zbox)
 {at("%kernel", "%words", 0)}{at("%last", "%words", 8, "i64")}
+  %state = inttoptr i64 0 to ptr
   call void %kernel(ptr %raw, ptr %xraw, ptr %yraw, ptr %zraw, i64 %last)
   br i1 %recorded, label %step, label %done
 """

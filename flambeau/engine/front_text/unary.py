@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...devices.cpu import bridge
 from ..front_parts import WORDS
 from .fragments import (
     ATTACH,
@@ -15,6 +14,7 @@ from .fragments import (
     of_plan_or_kin,
     phis,
     pointer,
+    released,
 )
 from .words import at
 
@@ -37,8 +37,9 @@ go:
   %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
 {of_plan_or_kin("%sig", g)}
 {at("%address", "%mem", 16)}{RESULT}{pointer("x", "%x", t)}
-{at("%kernel", "%words", 0)}
+{at("%kernel", "%words", 0)}{released("%osig", g)}
   call void %kernel(ptr %raw, ptr %xraw, i64 %last)
+  call void @resume(ptr %state)
   br i1 %recorded, label %step, label %done
 step:
   %reach = lshr i64 %keep, 8
@@ -69,8 +70,7 @@ by_kin:
 sized:
 {at("%numel", "%sig", g["numel"])}
   %n = call i64 @PyLong_AsSsize_t(ptr %numel)
-  %small = icmp sle i64 %n, {bridge.GIL_THRESHOLD}
-  br i1 %small, label %packed_, label %by_shape
+  br label %packed_
 by_shape:
   %plans = load ptr, ptr %ctx
 {find("%plan0", "%plans", "%sig", "packed_", "slow")}
