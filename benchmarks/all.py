@@ -35,6 +35,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
 QUICK_MODELS = ("house MLP", "MNIST MLP", "MNIST CNN", "LSTM", "char GPT", "VAE", "tree")
 QUICK_COMPILED = ("house MLP", "MNIST MLP")
+QUICK_PEERS = "house mlp,mnist mlp"
 QUICK_FIGURES = ("tensors, in order", "tensors, shuffled", "save", "load")
 TITLES = {
     "overhead":       "what a call costs: tiny tensors, one thread",
@@ -44,7 +45,7 @@ TITLES = {
     "memory":         "peak memory of training, megabytes",
     "data":           "loaders and files, one thread",
     "start":          "import and cold start",
-    "peers":          "one small network in five libraries",
+    "peers":          "training steps of the same models in five libraries",
 }  # fmt: skip
 
 
@@ -210,19 +211,21 @@ def sections(found: dict[str, list[Row]]) -> list[str]:
 
 
 def peer_section(quick: bool) -> list[str]:
-    lines = ["", f"## peers: {TITLES['peers']}", "",
-             "784-128-10, batches of 64, SGD; each in the way its documentation shows.", "",
-             "| library | threads | first step s | a step µs |", "|---|---|---|---|"]
-    slow = ("torch compiled",) if quick else ()  # it compiles C++ for most of a minute
+    """A line for each model and number of threads, and below them what has no figure, and why."""
+    models = peers.chosen(QUICK_PEERS if quick else "")
+    # torch.compile would compile C++ for most of a minute.
+    names = [name for name in peers.LIBRARIES if not quick or name != "torch compiled"]
+    lines = ["", f"## peers: {TITLES['peers']}", "", *peers.EXPLAINED, "",
+             f"| model | threads | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+    notes = []
     for threads in (1,) if quick else (1, 2):
-        found = peers.compare(threads, 1 if quick else 3, 0.3 if quick else 1.0, slow)
-        for name, row in found.items():
-            if "fault" in row:
-                lines.append(f"| {name} | {threads} | | {row['fault']} |")
-            else:
-                lines.append(f"| {name} | {threads} | {row['start']:.2f} "
-                             f"| {row['step'] * 1e6:.1f} |")
-    return lines
+        for model, libraries in models.items():
+            found = peers.compare(model, threads, 1 if quick else 3, 0.3 if quick else 0.5,
+                                  [name for name in libraries if name in names])
+            lines.append(f"| {model} | {threads} | {' | '.join(peers.cells(found, names))} |")
+            notes += [f"- {model}, {threads} thread{'s' if threads > 1 else ''}, {fault}"
+                      for fault in peers.faults(found)]
+    return lines + (["", *notes] if notes else [])
 
 
 def machine() -> list[str]:

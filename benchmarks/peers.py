@@ -1,226 +1,223 @@
-"""One small network trained by PyTorch, JAX, tinygrad, MLX and flambeau: same numbers, how fast.
+"""Training steps of the same models in five libraries: equal losses first, then how fast.
 
-    python benchmarks/peers.py               all that are installed, in alternating processes
+    python benchmarks/peers.py                                  all models, 1 and 2 threads
+    python benchmarks/peers.py --model gpt,house --threads 1    models whose names hold these words
+    python benchmarks/peers.py --library jax,mlx                these beside flambeau
 
-784-128-10, batches of 64, SGD: each library in the way its own documentation shows, with its
-compiler. The loss after twenty steps must agree before times are compared.
+PyTorch, JAX (jit), tinygrad (TinyJit), MLX (compile) and flambeau (compile), each in the way its
+own documentation shows, in processes that take turns. Weights and data are flambeau's. A ratio is a
+library's time over flambeau's: above 1 flambeau is faster.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
 import os
 import shutil
-import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+import duel
+import model_cases
 import numpy
+import peer_models
 
-ROOT = Path(__file__).resolve().parent.parent
-STEPS, RATE = 20, 0.1
+STEPS = 5  # whose losses are compared
+OURS = "flambeau compiled"
 
-
-def numbers():
-    """Weights and a batch, the same for all."""
-    rng = numpy.random.default_rng(0)
-    weights = [rng.standard_normal((784, 128), dtype="f4") * numpy.float32(0.05),
-               numpy.zeros(128, "f4"),
-               rng.standard_normal((128, 10), dtype="f4") * numpy.float32(0.05),
-               numpy.zeros(10, "f4")]
-    return weights, rng.standard_normal((64, 784), dtype="f4"), rng.integers(0, 10, 64)
-
-
-def like_torch(torch, compiled: bool):
-    weights, x, y = numbers()
-    first, second = torch.nn.Linear(784, 128), torch.nn.Linear(128, 10)
-    with torch.no_grad():
-        for p, w in zip([first.weight, first.bias, second.weight, second.bias], weights):
-            p.copy_(torch.from_numpy(numpy.ascontiguousarray(w.T)))
-    model = torch.nn.Sequential(first, torch.nn.ReLU(), second)
-    x, y = torch.from_numpy(x), torch.from_numpy(y)
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-
-    def step():
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    run = torch.compile(step) if compiled else step
-    return lambda: float(run().detach())
-
-
-def library(name: str, compiled: bool):
-    def build():
-        module = __import__(name)
-        module.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-        return like_torch(module, compiled)
-    return build
-
-
-def stepping(loss_of, state, slopes_of, compiled, read):
-    """Descent where weights are values, as in JAX and MLX: a step is given some, and gives others.
-
-    `slopes_of` and `compiled` are the library's own; `read` makes a number of loss and state.
-    """
-    @compiled
-    def step(weights):
-        loss, slopes = slopes_of(loss_of)(weights)
-        return loss, [w - RATE * g for w, g in zip(weights, slopes)]
-
-    def run():
-        nonlocal state
-        loss, state = step(state)
-        return read(loss, state)
-    return run
-
-
-def jax():
-    import jax
-    import jax.numpy as jnp
-
-    weights, x, y = numbers()
-    x, y, state = jnp.asarray(x), jnp.asarray(y), [jnp.asarray(w) for w in weights]
-
-    def loss_of(w):
-        logits = jax.nn.relu(x @ w[0] + w[1]) @ w[2] + w[3]
-        return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1).mean()
-
-    return stepping(loss_of, state, jax.value_and_grad, jax.jit, lambda loss, _: float(loss))
-
-
-def tinygrad():
-    from tinygrad import Context, Tensor, TinyJit, nn
-
-    weights, x, y = numbers()
-    state = [Tensor(w) for w in weights]
-    x, y = Tensor(x), Tensor(y.astype("i4"))
-    optimizer = nn.optim.SGD(state, lr=RATE)
-
-    @TinyJit
-    def step():
-        optimizer.zero_grad()
-        logits = (x @ state[0] + state[1]).relu() @ state[2] + state[3]
-        loss = logits.sparse_categorical_crossentropy(y).backward()
-        optimizer.step()
-        return loss.realize()
-
-    def run():
-        with Context(TRAINING=1):
-            return step().item()
-    return run
-
-
-def mlx():
-    import mlx.core as mx
-    import mlx.nn as nn
-
-    mx.set_default_device(mx.cpu)
-    weights, x, y = numbers()
-    x, y, state = mx.array(x), mx.array(y.astype("i4")), [mx.array(w) for w in weights]
-
-    def loss_of(w):
-        logits = mx.maximum(x @ w[0] + w[1], 0) @ w[2] + w[3]
-        return nn.losses.cross_entropy(logits, y, reduction="mean")
-
-    def read(loss, state):
-        mx.eval(state)
-        return loss.item()
-
-    return stepping(loss_of, state, mx.value_and_grad, mx.compile, read)
-
-
+#: name -> how torch and flambeau run a step, or the module with what another library needs
 LIBRARIES = {
-    "flambeau":          library("flambeau", False),
-    "flambeau compiled": library("flambeau", True),
-    "torch":             library("torch", False),
-    "torch compiled":    library("torch", True),
-    "jax jit":           jax,
-    "tinygrad jit":      tinygrad,
-    "mlx compiled":      mlx,
+    OURS:                 "segments",
+    "flambeau fullgraph": "fullgraph",
+    "torch":              "eager",
+    "torch compiled":     "segments",
+    "jax jit":            "peer_jax",
+    "tinygrad jit":       "peer_tinygrad",
+    "mlx compiled":       "peer_mlx",
 }  # fmt: skip
 
+#: the models small enough for calls to count: whole steps as one graph are measured too
+FULLGRAPH = ("house MLP", "tree", "200 tiny ops")
+
+#: what the figures of a table are
+EXPLAINED = (
+    "A step in µs, in brackets its ratio to that of flambeau compiled, and the seconds that",
+    "import, building and the first step take. Nothing is random: there is no dropout, and the",
+    "VAE's noise is data. The trees are the same in every step: a jit that unrolls them would have",
+    "to compile others anew.",
+)
 
 #: library -> a program it calls that no wheel brings, and what to say where it is missing
 PROGRAMS = {
-    "tinygrad jit": ("clang", "no figure: it compiles for the CPU with clang, not found here"),
+    "tinygrad jit": ("clang", "it compiles for the CPU with clang, not found here"),
 }  # fmt: skip
 
 
-def measure(name: str, seconds: float) -> dict:
-    """Seconds from nothing to the end of the first step, and of later steps."""
-    began = time.perf_counter()
-    run = LIBRARIES[name]()
-    losses = [run()]
-    start = time.perf_counter() - began
-    losses += [run() for _ in range(STEPS - 1)]
-    best, until = math.inf, time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        began = time.perf_counter()
-        for _ in range(10):
-            run()
-        best = min(best, (time.perf_counter() - began) / 10)
-    return {"start": start, "step": best, "loss": losses[-1]}
+# -- the process that measures --------------------------------------------------------------------
 
 
-def child(name: str, threads: int, seconds: float) -> dict:
-    """What a process of its own measures; {"fault": ...} if it cannot."""
-    program, missing = PROGRAMS.get(name, ("", ""))
-    if program and not shutil.which(program):
-        return {"fault": missing}
+def like_torch(library: str, how: str, threads: int, model: str):
+    """A step of torch or flambeau, from model_cases.py."""
+    torch = importlib.import_module(library)
+    torch.set_num_threads(threads)
+    peer_models.without_chance(torch, peer_models.noise())
+    torch.manual_seed(0)
+    step = model_cases.MODELS[model][0](torch)
+    return step if how == "eager" else torch.compile(step, fullgraph=how == "fullgraph")
+
+
+def build(library: str, threads: int, model: str, numbers: str):
+    how = LIBRARIES[library]
+    if not how.startswith("peer_"):
+        return like_torch(library.split()[0], how, threads, model)
+    peer = importlib.import_module(how)
+    return peer.training(peer_models.read(model, numbers, peer.kernel))
+
+
+def serve(library: str, threads: int) -> None:
+    """Answer questions, one JSON line each: a model to build, or seconds to measure it for."""
     count = str(threads)
-    flags = f"--xla_cpu_multi_thread_eigen={'true' if threads > 1 else 'false'} " \
-            f"intra_op_parallelism_threads={count}"
-    settings = {**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count,
-                "XLA_FLAGS": flags, "DEV": "CPU", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, __file__, "--measure", name, "--seconds", str(seconds)], env=settings,
-        capture_output=True, text=True)
-    if done.returncode:
-        return {"fault": (done.stderr.strip().splitlines() or ["it ended"])[-1][:160]}
-    return json.loads(done.stdout.splitlines()[-1])
+    eigen = "true" if threads > 1 else "false"
+    os.environ |= {"PJRT_NPROC": count, "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={eigen}",
+                   "JAX_PLATFORMS": "cpu", "DEV": "CPU", "NUM_CPU_THREADS": count}
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            if "build" in asked:
+                began = time.perf_counter()
+                run = build(library, threads, asked["build"], asked["numbers"])
+                losses = [run().item()]
+                start = time.perf_counter() - began
+                losses += [run().item() for _ in range(STEPS - 1)]
+                answer = {"start": start, "losses": losses}
+            else:
+                answer = {"best": duel.best_within(run, asked["seconds"])}
+        except Exception as error:
+            answer = {"fault": f"{type(error).__name__}: {error}".splitlines()[0][:160]}
+        print(json.dumps(answer), file=answers, flush=True)
 
 
-def compare(threads: int, rounds: int, seconds: float, without: tuple = ()) -> dict[str, dict]:
-    """name -> best figures over alternating processes, or its fault."""
+# -- the process that asks ------------------------------------------------------------------------
+
+
+def compare(model: str, threads: int, rounds: int, seconds: float, libraries) -> dict[str, dict]:
+    """library -> its first step and a step in seconds, and its losses; or a fault."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    import flambeau
+
     found: dict[str, dict] = {}
-    for _ in range(rounds):
-        for name in [each for each in LIBRARIES if each not in without]:
-            if "fault" in found.get(name, {}):
-                continue
-            here = child(name, threads, seconds)
-            before = found.get(name)
-            if before and "fault" not in here:
-                here = {key: min(here[key], before[key]) for key in here}
-            found[name] = here
-    losses = [row["loss"] for row in found.values() if "loss" in row]
-    for row in found.values():
-        if "loss" in row and abs(row["loss"] - losses[0]) > 1e-3:
-            row["fault"] = f"its loss is {row['loss']:.4f}, flambeau's {losses[0]:.4f}"
+    peers: dict[str, duel.Peer] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = str(Path(folder) / "numbers.npz")
+        peer_models.write(model, flambeau, numbers)
+        try:
+            for name in libraries:
+                program, missing = PROGRAMS.get(name, ("", ""))
+                if program and not shutil.which(program):
+                    found[name] = {"fault": missing}
+                    continue
+                peers[name] = duel.Peer(__file__, name, threads)
+                found[name] = peers[name].ask(build=model, numbers=numbers)
+                judge(found[name], found[OURS], model_cases.MODELS[model][2])
+            take_turns(peers, found, rounds * seconds)
+        finally:
+            for peer in peers.values():
+                peer.close()
     return found
+
+
+def judge(row: dict, ours: dict, tolerance: float) -> None:
+    """Losses must be those of flambeau: or the row has a fault."""
+    if "losses" in row and "losses" in ours:
+        theirs, right = numpy.array(row["losses"]), numpy.array(ours["losses"])
+        row["error"] = float(numpy.abs(theirs - right).max() / numpy.abs(right).max())
+        if not row["error"] <= tolerance:
+            row["fault"] = f"losses {row['losses']}, but flambeau's are {ours['losses']}"
+
+
+def take_turns(peers: dict, found: dict[str, dict], seconds: float) -> None:
+    """Measure those without a fault in short turns, until each has had its time."""
+    left = {name: seconds for name in peers if "fault" not in found[name]}
+    while left:
+        for name in list(left):
+            if peers[name].threads > 1:
+                time.sleep(duel.REST)
+            began = time.perf_counter()
+            answer = peers[name].ask(seconds=min(seconds, duel.TURN))
+            left[name] -= time.perf_counter() - began
+            row = found[name]
+            row["step"] = min(row.get("step", math.inf), answer.get("best", math.inf))
+            if "fault" in answer:
+                row["fault"] = answer["fault"]
+            if "fault" in answer or left[name] <= 0:
+                del left[name]
+
+
+def chosen(models: str = "", libraries: str = "") -> dict[str, list[str]]:
+    """model -> libraries, of those whose names hold one of these words; flambeau always."""
+    def holds(name: str, words: str) -> bool:
+        return not words or any(word in name.lower() for word in words.lower().split(","))
+
+    return {model: [name for name in LIBRARIES
+                    if (name == OURS or holds(name, libraries))
+                    and (name != "flambeau fullgraph" or model in FULLGRAPH)]
+            for model in model_cases.MODELS if holds(model, models)}
+
+
+# -- what is said ---------------------------------------------------------------------------------
+
+
+def cells(found: dict[str, dict], names) -> list[str]:
+    """What a row of the table says of each library."""
+    ours, texts = found[OURS].get("step"), []
+    for name in names:
+        row = found.get(name)
+        if row is None or "fault" in row:
+            texts.append("" if row is None else "-")
+            continue
+        step = row["step"] * 1e6
+        ratio = f" ({row['step'] / ours:.2f})" if ours and name != OURS else ""
+        texts.append(f"{step:,.{0 if step >= 1000 else 1}f}{ratio} {row['start']:.1f} s")
+    return texts
+
+
+def faults(found: dict[str, dict]) -> list[str]:
+    return [f"{name}: {row['fault']}" for name, row in found.items() if "fault" in row]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--measure", choices=LIBRARIES, help="this one, here; prints JSON")
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--model", default="", help="words in the names of models, any of them")
+    parser.add_argument("--library", default="", help="words in the names of libraries")
+    parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--serve", choices=LIBRARIES, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.measure:
-        print(json.dumps(measure(options.measure, options.seconds)))
+    if options.serve:
+        serve(options.serve, int(options.threads))
         return 0
+    models = chosen(options.model, options.library)
+    names = [name for name in LIBRARIES if any(name in each for each in models.values())]
+    failed = False
     for threads in map(int, options.threads.split(",")):
-        print(f"\n{threads} thread(s){'first step':>20}{'a step':>12}")
-        for name, row in compare(threads, options.rounds, options.seconds).items():
-            print(f"{name:<18}" + (row.get("fault") or
-                                   f"{row['start']:>10.2f} s{row['step'] * 1e6:>10.1f} us"))
-    return 0
+        print(f"\n{f'{threads} thread(s)':<14}" + "".join(f"{name:>26}" for name in names))
+        for model, libraries in models.items():
+            found = compare(model, threads, options.rounds, options.seconds, libraries)
+            print(f"{model:<14}" + "".join(f"{text:>26}" for text in cells(found, names)))
+            for fault in faults(found):
+                print(f"    {fault}", flush=True)
+            # A library that is not here is no failure; other losses are.
+            failed |= any("fault" in row and ("losses" in row or name.startswith("flambeau"))
+                          for name, row in found.items())
+    print("", *EXPLAINED, sep="\n")
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -40,10 +40,12 @@ class Program:
                                 if p.root[0] == "outside"), default=-1)
         self.numbers = 1 + max((a.index for step in launches for a in step.args
                                 if isinstance(a, Live)), default=-1)
-        # Addresses of what native code reads besides: they differ by process.
-        self.foreign = sorted({a for step in launches if isinstance(step, Launch)
-                               and step.kernel is None for a in step.args
-                               if type(a) is int and a > 1 << 32})
+        # Routines, and addresses of what they read: those differ by process, but the program's code
+        # does not, so that another process finds it on disk.
+        calls = [s for s in launches if isinstance(s, Launch) and s.kernel is None]
+        self.routines = list(dict.fromkeys(ADDRESSES[s.function] for s in calls))
+        self.foreign = list(dict.fromkeys(
+            a for s in calls for a in s.args if type(a) is int and a > 1 << 32))
         self.checks = [step for step in launches if isinstance(step, Check)]
         self._data()
 
@@ -111,33 +113,32 @@ class Program:
     def code(self):
         """The native function (table, where to say what failed, work)."""
         before = 2 + len(self.results) + self.outside + self.numbers
-        self.table = array("q", [0] * before + self.foreign)
+        self.table = array("q", [0] * before + self.foreign + self.routines)
         self.foreign_at = {a: before + k for k, a in enumerate(self.foreign)}
+        first = before + len(self.foreign)
+        self.routine_at = {a: first + k for k, a in enumerate(self.routines)}
         self.table[0], self.table[1] = self.arena.address, self.data.address
         self.table_address = self.table.buffer_info()[0]
         self.failed = array("q", (0, 0, 0))
         self.failed_address = self.failed.buffer_info()[0]
         self.work = sum(_work(step, self.sizes) for step in self.launches)
-        body, called = self._ir()
+        body, called = self.ir()
         digest = hashlib.sha256(body.encode()).hexdigest()
         name = f"program_{digest[:24]}"
         add = jit().publish
         for symbol, address in called.items():
             add(symbol, address)
         text = body.replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False)
-        if all(isinstance(s, Check) or s.kernel is not None for s in self.launches):
-            wrapper, self.entry = addresses(
-                cache().key(f"{name} {digest}"), (f"{name}_py", name), lambda: text)
-        else:  # addresses of routines are part of the text: of no use to another process
-            wrapper, self.entry = jit().load(jit().compile(text), f"{name}_py", name)
+        wrapper, self.entry = addresses(
+            cache().key(f"{name} {digest}"), (f"{name}_py", name), lambda: text)
         return function_at(wrapper, name)
 
     def prepare(self) -> Program:
         _ = self.code
         return self
 
-    def _ir(self) -> tuple[str, dict[str, int]]:
-        """The text of the program, and the code it calls."""
+    def ir(self, by_name: bool = False) -> tuple[str, dict[str, int]]:
+        """The text of the program, and the code it calls: kernels, and `by_name` routines too."""
         lines: list[str] = []
         called: dict[str, int] = {}
         declared: dict[str, str] = {}
@@ -205,11 +206,16 @@ class Program:
                     args.append(f"i64 {emit(f'load i64, ptr {at}')}")
                 else:
                     args.append(_scalar(step, i, a))
-            symbol = code_name(step)
-            called[symbol] = ADDRESSES[step.function]
-            types = ", ".join(a.split()[0] for a in args)
-            declared.setdefault(symbol, f"declare void @{symbol}({types})")
-            lines.append(f"  call void @{symbol}({', '.join(args)})")
+            address = ADDRESSES[step.function]
+            if step.kernel is None and not by_name:
+                code = base(self.routine_at[address])
+            else:
+                symbol = _code_name(step)
+                called[symbol] = address
+                types = ", ".join(a.split()[0] for a in args)
+                declared.setdefault(symbol, f"declare void @{symbol}({types})")
+                code = f"@{symbol}"
+            lines.append(f"  call void {code}({', '.join(args)})")
         text = "\n".join([*declared.values(),
                           "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
                           "define void @PROGRAM(ptr %table, ptr %failed, i64 %work) {", "entry:",
@@ -241,7 +247,7 @@ def taken(pool: list, nbytes: int):
         return allocate(nbytes)
 
 
-def code_name(step: Launch) -> str:
+def _code_name(step: Launch) -> str:
     """A symbol for the code a launch calls; names of routines are not unique, addresses are."""
     if step.kernel is not None:
         return f"code_{step.name}"

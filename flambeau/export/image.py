@@ -121,7 +121,7 @@ class Image:
 
     def add_program(self, program, number: int) -> str:
         """Add the function of a program; its symbol."""
-        text, called = program._ir()
+        text, called = program.ir(by_name=True)
         symbol = f"program.{number}"
         module = self._parsed(text.replace("@PROGRAM(", f'@"{symbol}"('))
         for name, address in called.items():
