@@ -1,5 +1,8 @@
 """Known paths are followed, and programs replayed, by native code: it must see every difference."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -172,3 +175,33 @@ def test_another_thread_is_not_on_the_path():
         thread.join()
     assert set(found) == {22000.0}
     assert set(results) == {2000.0}
+
+
+TRAINED = """
+import sys
+import flambeau as torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Conv1d(2, 3, 3), torch.nn.Flatten(), torch.nn.Linear(18, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(5, 2, 8)
+
+@torch.compile
+def step():
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+print([float(step()) for _ in range(4)], "llvmlite.binding" in sys.modules)
+"""
+
+
+def test_another_process_compiles_nothing(tmp_path):
+    """Programs are found on disk, whatever routines they call and wherever those are now."""
+    settings = {**os.environ, "FLAMBEAU_CACHE": str(tmp_path),
+                "PYTHONPATH": os.pathsep.join(sys.path)}
+    said = [subprocess.run([sys.executable, "-c", TRAINED], env=settings, capture_output=True,
+                           text=True, check=True).stdout for _ in range(2)]
+    assert said[0].endswith("True\n")
+    assert said[1] == said[0].replace("True", "False")

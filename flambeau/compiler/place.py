@@ -9,7 +9,8 @@ class Placement:
     """Offsets of buffers, by when they are first and last used."""
 
     def __init__(self, launches, buffers: list[int], results: set[int], filled: dict[int, bytes]):
-        first: dict[int, int] = {}
+        self.first: dict[int, int] = {}
+        first = self.first
         last: dict[int, int] = {}
         written: set[int] = set()
         for when, step in enumerate(launches):
@@ -20,8 +21,6 @@ class Placement:
             written |= {number for kind, number in step.writes if kind == "buffer"}
         #: buffers that hold what Python put there and nothing else
         self.constant = {b for b in filled if b not in written and b not in results}
-        for b in filled:
-            first[b] = -1
         movable = [b for b in first if b not in results and b not in self.constant]
         self.offsets: dict[int, int] = {}
         placed: list[tuple[int, int, int, int]] = []

@@ -31,7 +31,7 @@ class Program:
     def __init__(self, launches, buffers, constants, filled, results, keep):
         self.launches, self.sizes = launches, buffers
         self.constants = constants      # bytes
-        self.filled = filled            # buffer -> its first contents
+        self.filled = filled            # buffer -> its first contents, b"" for zeros
         self.results = results          # buffers whose memory outlives a run, in order
         self.placement = Placement(launches, buffers, {*results}, filled)
         self.pools = [(pool_of(buffers[b]), buffers[b]) for b in results]
@@ -70,7 +70,10 @@ class Program:
         for number, raw in enumerate(self.constants):
             put(("constant", number), raw)
         for number, raw in self.filled.items():
-            put(("filled", number), raw)
+            if number in self.placement.constant:
+                put(("filled", number), raw or bytes(self.sizes[number]))
+            elif raw:
+                put(("filled", number), raw)
         whole = b"".join(chunks)
         self.data = allocate(max(1, len(whole)))
         ctypes.memmove(self.data.address, whole, len(whole))
@@ -177,14 +180,29 @@ class Program:
                 root, offset = base(0), self.placement.offsets[number] + place.offset
             return root if offset == 0 else emit(f"getelementptr i8, ptr {root}, i64 {offset}")
 
-        for number, raw in self.filled.items():
-            if number not in self.placement.constant:
+        def fill(number: int, raw: bytes) -> None:
+            """Put a buffer's first contents where it is: just before it is first used."""
+            if number in self.placement.constant:
+                return
+            target = pointer(Place(("buffer", number), 0))
+            if raw:
                 source = emit(f"getelementptr i8, ptr {base(1)}, i64 {self.at['filled', number]}")
-                lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr "
-                             f"{pointer(Place(('buffer', number), 0))}, ptr {source}, "
+                lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, "
                              f"i64 {len(raw)}, i1 false)")
+            else:
+                lines.append(f"  call void @llvm.memset.p0.i64(ptr {target}, i8 0, "
+                             f"i64 {self.sizes[number]}, i1 false)")
+
+        fills: dict[int, list] = {}
+        for b, raw in self.filled.items():
+            if b in self.placement.first:
+                fills.setdefault(self.placement.first[b], []).append((b, raw))
+            else:  # handed out as it is
+                fill(b, raw)
         checks = 0
         for number, step in enumerate(self.launches):
+            for b, raw in fills.get(number, ()):
+                fill(b, raw)
             if isinstance(step, Check):
                 _check(step, checks, pointer, emit, lines)
                 checks += 1
@@ -218,6 +236,7 @@ class Program:
             lines.append(f"  call void {code}({', '.join(args)})")
         text = "\n".join([*declared.values(),
                           "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+                          "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
                           "define void @PROGRAM(ptr %table, ptr %failed, i64 %work) {", "entry:",
                           *lines, "  ret void", "}", ""])
         return text, called

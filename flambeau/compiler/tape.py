@@ -177,7 +177,8 @@ class Recorder:
         self.buffers: list[int] = []            # sizes in bytes
         self.outside = 0                        # how many pieces of memory are from outside
         self.constants: list[bytes] = []
-        self.filled: dict[int, bytes] = {}      # buffers whose first contents Python wrote
+        # Buffers whose first contents Python wrote; nothing stands for zeros.
+        self.filled: dict[int, bytes] = {}
         self.reason: str | None = None
         self._starts: list[int] = []
         self._ranges: dict[int, tuple[int, tuple[str, int], int]] = {}
@@ -345,7 +346,8 @@ class Recorder:
         number = place.root[1]
         if number not in self.filled:
             start = next(s for s, (_, root, _) in self._ranges.items() if root == place.root)
-            self.filled[number] = ctypes.string_at(start, self.buffers[number])
+            raw = ctypes.string_at(start, self.buffers[number])
+            self.filled[number] = b"" if raw.count(0) == len(raw) else raw
         self._written.add(place.root)
 
     def _number(self, a):
