@@ -1,6 +1,6 @@
 """Every benchmark, one after the other, and benchmarks/RESULTS.md from what they find.
 
-    ./run bench                    everything: about an hour
+    ./run bench                    everything: about two hours
     ./run bench --quick            a part of each group: under five minutes
     ./run bench --group models     some groups only; RESULTS.md is not written
 

@@ -183,7 +183,7 @@ def cells(found: dict[str, dict], names) -> list[str]:
             continue
         step = row["step"] * 1e6
         ratio = f" ({row['step'] / ours:.2f})" if ours and name != OURS else ""
-        texts.append(f"{step:,.{0 if step >= 1000 else 1}f}{ratio} {row['start']:.1f} s")
+        texts.append(f"{step:,.{0 if step >= 1000 else 1}f}{ratio}, {row['start']:.1f} s")
     return texts
 
 
@@ -207,10 +207,10 @@ def main() -> int:
     names = [name for name in LIBRARIES if any(name in each for each in models.values())]
     failed = False
     for threads in map(int, options.threads.split(",")):
-        print(f"\n{f'{threads} thread(s)':<14}" + "".join(f"{name:>26}" for name in names))
+        print(f"\n{f'{threads} thread(s)':<14}" + "".join(f"{name:>28}" for name in names))
         for model, libraries in models.items():
             found = compare(model, threads, options.rounds, options.seconds, libraries)
-            print(f"{model:<14}" + "".join(f"{text:>26}" for text in cells(found, names)))
+            print(f"{model:<14}" + "".join(f"{text:>28}" for text in cells(found, names)))
             for fault in faults(found):
                 print(f"    {fault}", flush=True)
             # A library that is not here is no failure; other losses are.

@@ -80,7 +80,7 @@ def test_a_row_says_times_ratios_and_what_is_missing(peers):
     found = {"flambeau compiled": {"step": 1e-4, "start": 0.3}, "mlx compiled": {"fault": "none"},
              "jax jit": {"step": 2.5e-3, "start": 2.0}}
     names = ["flambeau compiled", "torch", "jax jit", "mlx compiled"]
-    assert peers.cells(found, names) == ["100.0 0.3 s", "", "2,500 (25.00) 2.0 s", "-"]
+    assert peers.cells(found, names) == ["100.0, 0.3 s", "", "2,500 (25.00), 2.0 s", "-"]
     assert peers.faults(found) == ["mlx compiled: none"]
 
 

@@ -18,20 +18,26 @@ from flambeau.nn import functional as F
 
 PROGRAMS = int(os.environ.get("FLAMBEAU_PROGRAMS", "60"))
 FIRST = int(os.environ.get("FLAMBEAU_FIRST_PROGRAM", "0"))
-#: rows of the arguments, call by call
+#: rows of the arguments, by kind of call
 ROWS = (3, 3, 3, 5, 3, 5)
+#: kinds of call, one after the other: most come back, for what is to be known is learnt first
+KINDS = (0, 0, 0, 1, 2, 1, 1, 3, 3, 4, 3, 5, 0, 0)
+#: from this call on numbers are others than those that paths were learnt with
+OTHER_NUMBERS = 10
 
 
 def outcome(call, lines, world, turn) -> dict:
     """Everything that can be seen after a call, by name."""
     torch.manual_seed(turn)
-    rows = ROWS[turn % len(ROWS)]
-    items = [torch.randn(rows, WIDTH, requires_grad=turn != 4), torch.randn(rows, WIDTH)]
-    if turn % 2:
+    kind = KINDS[turn]
+    rows = ROWS[kind]
+    items = [torch.randn(rows, WIDTH, requires_grad=kind != 4), torch.randn(rows, WIDTH)]
+    if kind % 2:
         items[1].requires_grad_(True)
-    if turn == 5:
+    if kind == 5:
         items[1] = items[0]
-    options = {"rate": 0.5 + turn * 0.25, "count": turn % 3, "plain": torch.ones(rows, WIDTH)}
+    options = {"rate": 0.5 + kind * 0.25 + 0.125 * (turn >= OTHER_NUMBERS), "count": kind % 3,
+               "plain": torch.ones(rows, WIDTH)}
     seen = {}
     try:
         found = call(items, options)
@@ -75,15 +81,21 @@ def alike(a, b) -> bool:
 
 
 def agree(lines, seed, **options):
-    """Whether all calls were made; a program that fullgraph=True refuses ends there."""
+    """Whether all calls were made; a program that fullgraph=True refuses ends there.
+
+    Every call starts from equal worlds: a program that diverges makes much of what was rounded
+    otherwise in the call before, in eager as well.
+    """
     one, two = World(seed), World(seed)
     eager, compiled = program(lines, one), torch.compile(program(lines, two), **options)
-    for turn in range(len(ROWS)):
+    for turn in range(len(KINDS)):
         expected, found = outcome(eager, lines, one, turn), outcome(compiled, lines, two, turn)
         if not found:
+            assert options.get("fullgraph"), f"call {turn} is refused"
             return False
         wrong = differences(expected, found)
         assert not wrong, f"call {turn}: {wrong}"
+        two.be_like(one)
     return True
 
 
@@ -95,10 +107,10 @@ def test_random_programs_mean_what_they_mean_in_eager(seed):
 
 
 def test_random_programs_without_python_mean_the_same():
-    """With fullgraph=True some are refused, saying so; most are not."""
+    """With fullgraph=True many are refused, saying so, once a call comes back; some never are."""
     made = [agree(Lines(seed, quiet=True), seed, fullgraph=True)
             for seed in range(FIRST, FIRST + PROGRAMS // 3)]
-    assert sum(made) > len(made) // 4
+    assert sum(made) > len(made) // 10
 
 
 def seed_example(x, depth=4):

@@ -253,3 +253,34 @@ def test_scripts_hold_no_gradients():
     model.zero_grad()
     step(x)
     assert torch.equal(grad, before) and model[0].weight.grad is not grad
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("to_none", [False, True])
+def test_state_that_changes_after_an_optimizer_has_run(to_none, fullgraph):
+    """An average of weights and a count belong to the call wherever they are in it."""
+    def seen(run):
+        weight = nn.Parameter(torch.ones(3))
+        average, count, norm = torch.zeros(3), torch.zeros(()), nn.BatchNorm1d(3)
+        optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+        def step(x):
+            optimizer.zero_grad(set_to_none=to_none)
+            norm(x)
+            ((weight * x) ** 2).mean().backward()
+            optimizer.step()
+            with torch.no_grad():
+                average.mul_(0.9).add_(weight * 0.1)
+                count.add_(1)
+            return x * 2
+
+        step, found = run(step), []
+        for k in range(6):
+            step(torch.arange(6.0).view(2, 3) + k)
+            found.append([*weight.tolist(), *average.tolist(), count.item(),
+                          norm.num_batches_tracked.item()])
+        return found
+
+    found = seen(lambda step: torch.compile(step, fullgraph=fullgraph))
+    for one, two in zip(found, seen(lambda step: step), strict=True):
+        assert one == pytest.approx(two, rel=1e-5)

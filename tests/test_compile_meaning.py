@@ -99,6 +99,22 @@ def test_views_that_are_returned_hold_what_they_are_taken_from(fullgraph):
         assert weight.grad.tolist() == [6.0, 6.0] and part._base is y
 
 
+@BOTH
+def test_arguments_that_only_unused_values_depend_on(fullgraph):
+    """A program does not read those, and what it reads besides is not where they would be."""
+    def halved(x, *others):
+        for y in others:
+            x + y
+        return x * 0.5 + 0.25, x.exp()
+
+    compiled = torch.compile(halved, fullgraph=fullgraph)
+    for count in (1, 2, 9):
+        for k in range(5):
+            x, *others = (torch.full((4,), float(k + n)) for n in range(count + 1))
+            for found, expected in zip(compiled(x, *others), halved(x, *others), strict=True):
+                assert torch.equal(found, expected), (count, k)
+
+
 # -- state in objects ------------------------------------------------------------------------------
 
 

@@ -91,7 +91,7 @@ class Compiled:
         tracer.trace_all(self._reached())
         if writing is not None:
             tracer.trace_on(writing.gradients.reach(self.tagged))
-        eager.tracers.append(tracer)
+        eager.trace_with(tracer)
         storage.readers.append(tracer.reader)
         if writing is not None:
             gradient_watchers.append(writing.gradients.watch)
@@ -103,7 +103,7 @@ class Compiled:
             try:
                 tracer.close(finished)
             finally:
-                eager.tracers.remove(tracer)
+                eager.trace_no_more(tracer)
                 storage.readers.remove(tracer.reader)
                 if writing is not None:
                     gradient_watchers.remove(writing.gradients.watch)

@@ -48,8 +48,11 @@ def everything(function) -> tuple[list, list]:
 
 def changed(bound) -> bool:
     """Whether any of these names stands for something else now."""
-    return any([(owner.get(name, _NOTHING) if owner.__class__ is dict else now(owner, name))
-                is not value for owner, name, value in bound])
+    for owner, name, value in bound:
+        found = owner.get(name, _NOTHING) if owner.__class__ is dict else now(owner, name)
+        if found is not value:
+            return True
+    return False
 
 
 def now(owner, name):

@@ -28,8 +28,7 @@ class Report:
         self.programs: list = []        # (step, program or None)
 
     def flushed(self, step, reason: str) -> None:
-        if step not in self.ends:
-            self.ends[step] = (reason, where())
+        self.ends[step] = (reason, where())
 
     def broke(self, op, reason: str) -> None:
         self.breaks.setdefault((getattr(op, "name", "the way back"), reason), where())

@@ -81,7 +81,9 @@ class Run:
         grads = [(fixed[k], known[v].sig, place[known[v].place.root[1]])
                  for v, k in trained.items()]
         kept = [row for row in self.inner if row[0] in handed]
-        self.moving = [(k, s) for k, s in enumerate(self.sources) if type(s) is not Fixed]
+        # After the tensors that the program reads comes something else in its table.
+        self.moving = [(k, s) for k, s in enumerate(self.sources[:self.program.outside])
+                       if type(s) is not Fixed]
         self.wanting = [k for k in self.variant.wanting if k in handed]
         self.replay = Replay(self.program, guarded, cells, fixed, grads, kept, self.numbers)
 

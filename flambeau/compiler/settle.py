@@ -18,7 +18,7 @@ from ..engine.tensor import Signature, Tensor
 from .phantom import traced
 
 _CLASS = sys.intern("__class__")
-_PLAIN, _TRACED = (slot_offset(Signature, name) for name in ("plain", "traced"))
+PLAIN, TRACED = (slot_offset(Signature, name) for name in ("plain", "traced"))
 
 
 @functools.cache
@@ -38,24 +38,28 @@ class Promise:
             result = made.get(k)
             rows.extend((k, *((0, 0) if result is None else (id(result.traced), id(result.node)))))
         self._keep = results, rows, [(r.traced, r.node) for r in made.values()]
-        self._rows, self._count = _address(rows), len(leaves)
-        self._give = _code()["promise"]
-
-    def given(self, state: int) -> bool:
-        """Give them; False, and nothing done, if a leaf has a gradient already."""
-        return not self._give(state, self._rows, self._count, 0)
+        self.rows, self.count = _address(rows), len(leaves)
+        #: native(the trace's state, rows, count, 0) gives them; it says so with 0, and any other
+        #: number says that a leaf has a gradient already, and nothing was done
+        self.native = _code()["promise"]
 
 
-def untag(tensors: list[Tensor]) -> None:
-    """Let tensors be as they are when nobody traces them."""
-    _code()["swap"](id(tensors), _PLAIN, 0)
+class Tags:
+    """The signatures of many tensors: as they are when nobody traces them, or as a trace sees them.
 
+    `native(id(tensors), PLAIN or TRACED, 0)` changes those it knows, and says how many.
+    """
 
-def retag(tensors: list[Tensor]) -> None:
-    """Let tensors be as a trace sees them."""
-    if _code()["swap"](id(tensors), _TRACED, 0) < len(tensors):
-        for x in tensors:
-            x.sig = traced(x.sig)
+    def __init__(self) -> None:
+        self.native = _code()["swap"]
+
+    def untag(self, tensors: list[Tensor]) -> None:
+        self.native(id(tensors), PLAIN, 0)
+
+    def retag(self, tensors: list[Tensor]) -> None:
+        if self.native(id(tensors), TRACED, 0) < len(tensors):
+            for x in tensors:
+                x.sig = traced(x.sig)
 
 
 class Settling:

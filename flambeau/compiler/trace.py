@@ -26,7 +26,7 @@ from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
 from .reverse import attach_reverse, can_repeat, has_hooks
 from .segment import Result, Same, Several, Step, Variant, tie
-from .settle import Promise, Settling, retag, untag
+from .settle import PLAIN, TRACED, Promise, Settling, Tags
 from .tape import quarantine, release_quarantine
 from .verify import check
 
@@ -82,6 +82,7 @@ class Tracer(Capture):
     def __init__(self) -> None:
         self.tagged: list[Tensor] = []
         self.reached: list[Tensor] = []      # traced as well: what the function's code can reach
+        self.tags = Tags()
         self.state = State(self.tagged)
         #: what a call made here returns, by a glance at it in native code, or None: (op, arguments,
         #: keyword arguments, grad mode)
@@ -447,11 +448,13 @@ class Tracer(Capture):
                 self.script.refuse("a leaf has hooks")
             self.run_plainly(op.run, x, gradient, retain)
             return
-        expected, values, outside = self.step.next, self.values, self.outside
+        state, values, outside = self.state, self.values, self.outside
+        expected = state.at[0].next
         if expected is not None and expected.backward and gradient is None:
             code, retained, promise = expected.expects
-            if values[code] is x and retained is retain and promise.given(self.state.address):
-                self.step = expected
+            if values[code] is x and retained is retain and not promise.native(
+                    state.address, promise.rows, promise.count, 0):
+                state.go(expected)
                 if expected.writes:
                     self._wrote(expected)
                 return
@@ -505,7 +508,7 @@ class Tracer(Capture):
         """Run on real tensors with nothing traced; what comes after starts from its results."""
         if (work is bw.grad and args[4]) or (work is bw.backward and args[3]):  # create_graph
             self.report.twice = True
-        self.flush(getattr(work, "__name__", "a call") + " runs by itself")
+        self.flush(work)
         return self._real_call(work, args, kwargs, False)
 
     def _real_call(self, work, args, kwargs, trace_on: bool):
@@ -517,8 +520,8 @@ class Tracer(Capture):
             result = work(*args, **kwargs)
         finally:
             self.state.pause(False)
-            if not trace_on:  # parameters have most likely been used for the last time
-                self.reached = []
+            if not trace_on and self.script is None:
+                self.reached = []  # parameters have most likely been used for the last time
             self._retag()
         if self.script is not None:
             if trace_on:
@@ -531,19 +534,22 @@ class Tracer(Capture):
 
     def _untag(self) -> None:
         """All traced tensors as they are, for the time of a real op."""
-        untag(self.tagged)
+        native = self.tags.native
+        native(id(self.tagged), PLAIN, 0)
         if self.reached:
-            untag(self.reached)
+            native(id(self.reached), PLAIN, 0)
 
     def _retag(self) -> None:
-        retag(self.tagged)
+        if self.tags.native(id(self.tagged), TRACED, 0) < len(self.tagged):
+            self.tags.retag(self.tagged)
         if self.reached:
-            retag(self.reached)
+            self.tags.retag(self.reached)
 
     def trace_all(self, tensors) -> None:
         """Ops on all tensors of a list are part of the trace from here on."""
         self.reached = tensors
-        retag(tensors)
+        if self.tags.native(id(tensors), TRACED, 0) < len(tensors):
+            self.tags.retag(tensors)
 
     def trace_on(self, value) -> None:
         """Ops on the tensors in here are part of the trace from here on."""
@@ -560,8 +566,8 @@ class Tracer(Capture):
 
     # -- the end of a segment --------------------------------------------------------------------
 
-    def flush(self, reason: str) -> None:
-        """Make every phantom real, and start a new segment."""
+    def flush(self, reason) -> None:
+        """Make every phantom real, and start a new segment; what runs by itself is a reason."""
         state = self.state
         step = state.at[0]
         if step is self.root and not self.values:
@@ -577,7 +583,7 @@ class Tracer(Capture):
                 if self.script is not None:
                     self.script.refuse("a path is new")
                 self.end_capture(step)
-            else:
+            elif not self._settled(step):
                 self._run(step)
         finally:
             state.paused = False
@@ -587,7 +593,9 @@ class Tracer(Capture):
                 self.script.met += self.outside
                 if reason in _HOST_READS:
                     self.script.refuse(reason)
-            self.report.flushed(step, reason)
+            if step not in self.report.ends:
+                self.report.flushed(step, reason if isinstance(reason, str) else
+                                    getattr(reason, "__name__", "a call") + " runs by itself")
             self._segment(step.after)
 
     def live(self) -> tuple[int, ...]:
@@ -596,11 +604,7 @@ class Tracer(Capture):
         return tuple([k for k in range(len(values)) if getrefcount(values[k]) > 2])
 
     def _run(self, step: Step) -> None:
-        proven = step.proven or self.numbers == step.learnt
-        if step.settling is not None and proven and self.script is None and not self.verify and (
-                not self.report.twice and self._settled(step, *step.settling)):
-            return
-        if not proven:
+        if not (step.proven or self.numbers == step.learnt):
             # Whether the code depends on these numbers otherwise than by reading them is seen when
             # they differ for the first time.
             if self.script is not None:
@@ -657,9 +661,13 @@ class Tracer(Capture):
         if back is not None:
             back.compare(self)
 
-    def _settled(self, step: Step, found, settling: Settling) -> bool:
+    def _settled(self, step: Step) -> bool:
         """Whether the segment has ended as it did last time."""
-        if infers() or not self._lies_as_learnt(found):
+        if step.settling is None or self.script is not None or self.verify or self.report.twice or (
+                not step.proven and self.numbers != step.learnt):
+            return False
+        found, settling = step.settling
+        if infers() or (found.written and not self._lies_as_learnt(found)):
             return False
         made = settling.run(self.state.address, self.numbers)
         if made is None:

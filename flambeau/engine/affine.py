@@ -20,10 +20,10 @@ def _text() -> str:
     return ternary_text(Node)
 
 
-def adopt(front, plans: dict, name: str, doc: str):
+def adopt(front, plans: dict, op):
     """A function of three tensors that runs natively what it can, and `front` otherwise."""
     key = cache().key(f"affine {SOURCE} {offsets(Node)}")
     (address,) = addresses(key, ("affine_front",), _text, True)
-    context = array("q", [id(plans), id(front)])
-    fronts.keep.extend((plans, front, context))
-    return fronts._function(address, name, doc, context)
+    context = array("q", [id(plans), id(front), 0, 0, id(op)])
+    fronts.keep.extend((plans, front, context, op))
+    return fronts._function(address, op.name, op.doc, context)

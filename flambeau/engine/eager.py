@@ -63,7 +63,7 @@ def plug_pointwise(op: Pointwise) -> None:
     if arity <= 2:
         form = str(arity)
         op.run, context = fronts.adopt(front, op.plans, form, op.name, op.doc,
-                                       bool(op.baked_values), op.kin_plans)
+                                       bool(op.baked_values), op.kin_plans, op)
         method = fronts.method(context, form, op.name, op.doc) if op.method else None
         if method is not None:
             op.method_form = method
@@ -102,15 +102,13 @@ def operator_forms(op: Pointwise):
     front = python_front(op)
 
     def careful(*args):
-        if tracers and (followed := tracers[-1].follow(op, args, NOTHING, modes.grad)) is not None:
-            return followed
         for a in args:
             if type(a) not in NUMBERS and not isinstance(a, Tensor) and not is_number(a):
                 return NotImplemented
         return front(*args)
 
     _, context = fronts.adopt(careful, op.plans, "2", op.name, op.doc, bool(op.baked_values),
-                              op.kin_plans)
+                              op.kin_plans, op)
     method = fronts.method(context, "2", op.name, op.doc)
     return method, fronts.reflected(context, op.name, op.doc)
 
@@ -407,6 +405,23 @@ module_changes = [0]
 
 #: tensors that factories made in compiled calls and that always hold the same numbers
 constants: list = []
+
+
+_follow = fronts.word("follow")
+_followers: list = []
+
+
+def trace_with(tracer) -> None:
+    """Ask this one before all others, until `trace_no_more`."""
+    tracers.append(tracer)
+    _followers.append(tracer.follow)
+    _follow.value = id(_followers[-1])
+
+
+def trace_no_more(tracer) -> None:
+    del _followers[tracers.index(tracer)]
+    tracers.remove(tracer)
+    _follow.value = id(_followers[-1]) if _followers else 0
 
 
 def same_every_time(x: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ EXTERNAL = {
 }
 #: variables that all fronts share, each a word: @g_<name>
 GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
-           "nones3", "false", "off_count", "off_ident", "special", "sequence")
+           "nones3", "false", "true", "nothing", "follow", "off_count", "off_ident", "special", "sequence")
 
 
 def offsets(node: type) -> tuple[dict, dict, dict]:

@@ -48,9 +48,9 @@ class Fronts:
         self._variable = j.linker.variable
         self.used = dict.fromkeys(FORMS, 0)
         self.keep: list = []
-        values = {"tensor": Tensor, "node": node, "none": None, "leaf": LEAF, "float": float,
+        values: dict = {"tensor": Tensor, "node": node, "none": None, "leaf": LEAF, "float": float,
                   "int": int, "zeros2": (0, 0), "zeros3": (0, 0, 0), "nones2": (None, None),
-                  "nones3": (None, None, None), "false": False}
+                  "nones3": (None, None, None), "false": False, "true": True, "nothing": {}}
         self.keep.append(values)
         for name, value in values.items():
             self.word(name).value = id(value)
@@ -76,11 +76,15 @@ class Fronts:
         return _new_method(Tensor, bridge.define(name, address, _METH_FASTCALL_KEYWORDS, doc))
 
     def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: bool = False,
-              kin_plans: dict | None = None):
-        """A function that runs natively what it can, and `front` otherwise; and its context."""
+              kin_plans: dict | None = None, op=None):
+        """A function that runs natively what it can, and `front` otherwise; and its context.
+
+        A call of `op` that is traced is asked for natively before `front` is.
+        """
         kin_plans = {} if kin_plans is None else kin_plans
-        context = array("q", [id(plans), id(front), int(baked), id(kin_plans)])
-        self.keep.extend((plans, front, kin_plans))
+        context = array("q", [id(plans), id(front), int(baked), id(kin_plans),
+                              0 if op is None else id(op)])
+        self.keep.extend((plans, front, kin_plans, op))
         return self._function(self._functions[form], name, doc, context), context
 
     def method(self, context, form: str, name: str, doc: str):

@@ -21,7 +21,7 @@ from ..devices.cpu.matmul.product import SUMS, Matrix, Product
 from ..ops.declare import Op, engine, registry
 from ..ops.product import product_shape
 from . import affine, native
-from .eager import NOTHING, compile_front, intercepted, new_table, same_place, tracers
+from .eager import compile_front, intercepted, new_table, same_place
 from .inplace import write_out
 from .modes import modes
 from .node import edge_of, fronts, kept_values, new_node
@@ -365,7 +365,7 @@ def _front(op: Op):
 
 def _adopted(op: Op, front, plans):
     """The native function and method that run what is known, with the Python front behind."""
-    run, context = fronts.adopt(front, plans, "2", op.name, op.doc)
+    run, context = fronts.adopt(front, plans, "2", op.name, op.doc, op=op)
     if op.method and not op.where:
         op.method_form = fronts.method(context, "2", op.name, op.doc)
     return run
@@ -442,18 +442,14 @@ def _linear_front(op: Op):
         out = execute(found, given[0], given[1], *[t.ptr for t in given[2:]])
         return _record(out, found[4], *given)
 
-    unbiased, _ = fronts.adopt(lambda *given: call(given), plans, "2", op.name, op.doc)
+    unbiased, _ = fronts.adopt(lambda *given: call(given), plans, "2", op.name, op.doc, op=op)
 
     def linear(input, weight, bias=None):
         if bias is None:
             return unbiased(input, weight)
-        given = (input, weight, bias)
-        if tracers and (
-                followed := tracers[-1].follow(op, given, NOTHING, modes.grad)) is not None:
-            return followed
-        return call(given)
+        return call((input, weight, bias))
 
-    return affine.adopt(_named(linear, op), biased, op.name, op.doc)
+    return affine.adopt(_named(linear, op), biased, op)
 
 
 def _linear_plan(x: Signature, w: Signature, b: Signature | None = None):

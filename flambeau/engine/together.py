@@ -12,6 +12,7 @@ import math
 import operator
 from array import array
 from collections.abc import Callable
+from typing import Any
 
 from ..core.device import CPU
 from ..core.dtype import float32, float64
@@ -141,9 +142,16 @@ class Update:
         now = self.counts
         for k, name in enumerate(self.counters):
             self._old[k], self._new[k] = now[name], counts[name]
-        run, given = self._kernel(rule, numbers, negated)
-        if run is None:
-            return False
+        run: Any = None
+        given: Any = ()
+        if self._last is not None:
+            names, others, values, code, same_sign = self._last
+            if same_sign is negated and others(numbers) == values:
+                run, given = code, names(numbers)
+        if run is None or not _SPECIAL.isdisjoint(given):
+            run, given = self._kernel(rule, numbers, negated)
+            if run is None:
+                return False
         rows = self._gather(self._address, 0)
         if rows < 0:
             return False
@@ -170,12 +178,6 @@ class Update:
 
     def _kernel(self, rule, numbers: dict, negated: bool):
         """Machine code of the rule for numbers like these, and those it is given."""
-        if self._last is not None:
-            names, others, values, run, same_sign = self._last
-            if same_sign is negated and others(numbers) == values:
-                given = names(numbers)
-                if _SPECIAL.isdisjoint(given):
-                    return run, given
         if any(isinstance(v, Tensor) for v in numbers.values()):
             return None, []
         fixed = tuple([(k, Number if is_given(v) else v) for k, v in numbers.items()])

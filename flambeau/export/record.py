@@ -275,11 +275,11 @@ class Recorder:
             setattr(owner, inner, self._recording(name, function))
         inplace.pointwise_inplace = self._pointwise_inplace
         eager.engine.overwrite = self._overwrite
-        eager.tracers.append(self)
+        eager.trace_with(self)
         try:
             yield self
         finally:
-            eager.tracers.remove(self)
+            eager.trace_no_more(self)
             eager.constants.clear()
             for owner, name, function in before:
                 setattr(owner, name, function)

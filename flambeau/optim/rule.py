@@ -81,7 +81,8 @@ class RuleOptimizer(Optimizer):
         """Update the parameters once; a closure evaluates the loss anew and returns it."""
         loss = None if closure is None else evaluate(closure)
         for group in self.param_groups:
-            check_flags(group)
+            if group.get("capturable") or group.get("foreach"):
+                check_flags(group)
             self.update_group(group)
         return loss
 

@@ -25,8 +25,7 @@ define internal ptr @ternary(ptr %ctx, ptr %x, ptr %y, ptr %z, ptr %args) noinli
 {_run(t)}
 {_step()}
 slow:
-{at("%front", "%ctx", 8)}
-  %answer = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 3, ptr null)
+  %answer = call ptr @python(ptr %ctx, ptr %args, i64 3)
   ret ptr %answer
 }}
 {_ENTRY}"""
