@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..core.dtype import default_float
+from ..core.dtype import _Default
 from ..engine import autocast
 
 
 def casting():
     """The dtype of new tensors, and that of autocast if it is on in this thread."""
     state = autocast.state
-    return (default_float(), state.dtypes["cpu"]) if state.cpu else default_float()
+    return (_Default.value, state.dtypes["cpu"]) if state.cpu else _Default.value
 
 
 def within() -> tuple:

@@ -141,7 +141,6 @@ class State:
     def belong(self, thread: int) -> None:
         """Follow calls that this thread makes."""
         self.words[_THREAD_AT] = thread
-        self.paused = False
 
     def begin(self, step, values: list, outside: list, numbers: list) -> None:
         """A new segment, with lists of its own."""

@@ -15,7 +15,7 @@ from threading import get_ident
 from ..core.dtype import dtype
 from ..engine import autocast, eager, subclass
 from ..engine import backward as bw
-from ..engine.modes import INFERENCE, infers, modes
+from ..engine.modes import INFERENCE, inferring, infers, modes
 from ..engine.node import Hooked
 from ..engine.tensor import Size, Tensor
 from .again import call, made_again
@@ -83,6 +83,7 @@ class Tracer(Capture):
         self.tagged: list[Tensor] = []
         self.reached: list[Tensor] = []      # traced as well: what the function's code can reach
         self.tags = Tags()
+        self.thread = 0
         self.state = State(self.tagged)
         #: what a call made here returns, by a glance at it in native code, or None: (op, arguments,
         #: keyword arguments, grad mode)
@@ -96,9 +97,10 @@ class Tracer(Capture):
         if quarantine:  # what outlived a path's recording, and has died since
             release_quarantine()
         self.report, self.script, self.verify, self.cast = report, script, verify, cast
-        self.captured = False
-        self.thread = get_ident()
-        self.state.belong(self.thread)
+        self.captured = self.state.paused = False
+        if self.thread != get_ident():
+            self.thread = get_ident()
+            self.state.belong(self.thread)
         self._segment(root)
 
     @property
@@ -667,7 +669,7 @@ class Tracer(Capture):
                 not step.proven and self.numbers != step.learnt):
             return False
         found, settling = step.settling
-        if infers() or (found.written and not self._lies_as_learnt(found)):
+        if (inferring and infers()) or (found.written and not self._lies_as_learnt(found)):
             return False
         made = settling.run(self.state.address, self.numbers)
         if made is None:
@@ -706,7 +708,9 @@ class Tracer(Capture):
     def close(self, finished: bool = True) -> None:
         """The end of the call: nothing is traced any more."""
         try:
-            self.flush("the end")
+            if self.values or self.outside or self.recorder is not None or (
+                    self.state.at[0] is not self.root):
+                self.flush("the end")
         except Exception:
             if finished:
                 raise  # else what the function raised is what counts

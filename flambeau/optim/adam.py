@@ -69,7 +69,7 @@ class Adam(RuleOptimizer):
             "unbias1": 1 - beta1**t,
             "unbias2": 1 - beta2**t,
             "eps": group["eps"],
-            "decay": number(decay, group),
+            "decay": number(decay, group) if isinstance(decay, Tensor) else decay,
             "decoupled": group["decoupled_weight_decay"],
         }
 

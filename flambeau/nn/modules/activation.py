@@ -73,7 +73,8 @@ class _MaybeInPlace(Module):
 class ReLU(_MaybeInPlace):
     """max(0, x)"""
 
-    _function = staticmethod(F.relu)
+    def forward(self, input):
+        return F.relu_(input) if self.inplace else flambeau.relu(input)
 
 
 class SELU(_MaybeInPlace):
