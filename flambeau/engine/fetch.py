@@ -6,7 +6,7 @@ bounds, and runs the kernel. All else, errors among it, is left to the op's usua
 
 from __future__ import annotations
 
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from ..core import dtype as dt
 from ..core import shape as sh
@@ -155,6 +155,8 @@ def _embedding(op: Op, otherwise):
         return otherwise
     plans, table = new_table(), registry["embedding"]
     back = _EmbeddingBack(table)
+    names = ["g", "weight_meta", "indices", "padding_idx", "scale_grad_by_freq", "sparse"]
+    kept = itemgetter(*[names.index(name) for name in table.wanted])
 
     def planned(index, weight):
         if not (isinstance(weight, Tensor) and isinstance(index, Tensor)
@@ -184,10 +186,9 @@ def _embedding(op: Op, otherwise):
         node = weight.node
         if node is not None and modes.grad:
             padding = -1 if padding_idx is None else padding_idx % plan.high
-            known = {"weight_meta": weight.sig, "indices": input, "padding_idx": padding,
-                     "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
-            out.node = new_node(back, (weight if node is LEAF else node,),
-                                tuple([known.get(name) for name in table.wanted]), (out.sig,))
+            out.node = new_node(
+                back, (weight if node is LEAF else node,),
+                kept((None, weight.sig, input, padding, scale_grad_by_freq, sparse)), (out.sig,))
         return out
 
     front.__name__, front.__doc__ = op.name, op.doc
