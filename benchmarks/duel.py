@@ -112,6 +112,10 @@ class Peer:
         self.process = subprocess.Popen(
             [sys.executable, path, "--serve", library, "--threads", count],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        # One core is often slower than another, by what others do beside it: libraries that take
+        # turns on one thread do so on the same core.
+        if threads == 1 and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(self.process.pid, {max(os.sched_getaffinity(0))})
 
     def ask(self, **question) -> dict:
         try:
