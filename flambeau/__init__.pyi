@@ -2621,7 +2621,7 @@ def kron(input: Tensor, other: _Any, *, out: _Any = None) -> Tensor:
 def kthvalue(input: Tensor, k: _Any, dim: _Any = -1, keepdim: _bool = False, *, out: _Any = None) -> return_types.kthvalue:
     """The k-th smallest along `dim`, and where it is."""
 
-def layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enable: _bool = True, *, out: _Any = None) -> Tensor:
+def layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enable: _bool = True) -> _Any:
     """Subtract the mean over the last dimensions, divide by the deviation, scale and shift."""
 
 class layout:

@@ -206,7 +206,7 @@ def kl_div(input: Tensor, target: _Any, size_average: _Any = None, reduce: _Any 
 def l1_loss(input: Tensor, target: _Any, size_average: _Any = None, reduce: _Any = None, reduction: _str = 'mean', weight: _Any = None, *, out: _Any = None) -> Tensor:
     """|input - target|"""
 
-def layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enable: _bool = True, *, out: _Any = None) -> Tensor:
+def layer_norm(input: Tensor, normalized_shape: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enable: _bool = True) -> _Any:
     """Subtract the mean over the last dimensions, divide by the deviation, scale and shift."""
 
 def leaky_relu(input: Tensor, negative_slope: _Any = 0.01, inplace: _bool = False) -> Tensor:
