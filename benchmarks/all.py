@@ -33,13 +33,13 @@ import start
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
-QUICK_MODELS = ("house MLP", "MNIST MLP", "MNIST CNN", "LSTM", "char GPT", "VAE", "tree")
+QUICK_MODELS = ("house MLP", "MNIST MLP", "MNIST CNN", "LSTM", "char GPT", "VAE")
 QUICK_COMPILED = ("house MLP",)
 #: what a quick run leaves out of the kernels: other sizes of the same, and what takes long
-SMALLER_OR_LARGER = (" 16M", " tall", " 10k", " nt", " tn", " tt")
+SMALLER_OR_LARGER = (" 16M", " tall", " 10k", " fb 1M", " nt", " tn", " tt")
 LONG = ("2048x2048", "4096x4096", "10000", "1024x1024x1024", "112x112", "10M")
 QUICK_PEERS = "house mlp,mnist mlp"
-QUICK_FIGURES = ("tensors, in order", "tensors, shuffled", "save", "load")
+QUICK_FIGURES = ("tensors, in order", "tensors, shuffled", "load")
 TITLES = {
     "overhead":       "what a call costs: tiny tensors, one thread",
     "kernels":        "ops at the sizes where models use them, eager",
