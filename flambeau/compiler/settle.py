@@ -10,7 +10,7 @@ import sys
 from array import array
 
 from ..devices.cpu import bridge
-from ..devices.cpu.assembly.settle_words import PLAN
+from ..devices.cpu.assembly.settle_words import EMPTY, PLAN
 from ..devices.cpu.foundry import machine_code
 from ..devices.cpu.memory import allocate
 from ..engine.front_parts import slot_offset
@@ -65,24 +65,25 @@ class Tags:
 class Settling:
     """A variant of a segment's end whose program has been built: see devices/.../settle.py."""
 
-    def __init__(self, variant, values: int):
+    def __init__(self, variant, values: int, reverse):
         self.program = program = variant.program.prepare()
-        self.pools = program.pools
-        live = {k for k, _ in variant.live}
+        self.pools = array("q", [id(pool) for pool, _ in program.pools])
+        live = {*variant.held}
         self._live = array("q", [k in live for k in range(values)])
         number = {buffer: i for i, buffer in enumerate(program.results)}
         rows = array("q")
         for k, result in variant.live:
             (kind, root), offset = result.place.root, result.place.offset
-            rows.extend((k, number[root] if kind == "buffer" else -1 - root, offset))
-        self._rows = rows
+            node = reverse.walked if k in variant.wanting and k in reverse.consumed else None
+            rows.extend((k, number[root] if kind == "buffer" else -1 - root, offset, id(node)))
+        self._rows, self._reverse = rows, reverse
         said = {
             "count": values, "live": _address(self._live), "outside": program.outside,
             "results": len(program.results), "table": program.table_address,
             "failed": program.failed_address, "work": program.work,
             "threshold": bridge.GIL_THRESHOLD, "code": program.entry,
             "rows": _address(rows), "row_count": len(variant.live), "type": id(Tensor),
-            "class_name": id(_CLASS),
+            "class_name": id(_CLASS), "pools": _address(self.pools),
         }
         self._plan = array("q", [said[name] for name in PLAN])
         self.address = _address(self._plan)
@@ -90,12 +91,14 @@ class Settling:
 
     def run(self, state: int, numbers: list) -> list | None:
         """The storages of the results, or None if other values are held than is planned for."""
-        made = [pool.pop() if pool else allocate(nbytes) for pool, nbytes in self.pools]
         program = self.program
         if numbers:
             program.put_numbers(numbers)
-        if self.settle(state, self.address, id(made), 0):
-            return None
+        made: list = []
+        while answer := self.settle(state, self.address, id(made), 0):
+            if answer != EMPTY:
+                return None
+            made.append(allocate(program.pools[len(made)][1]))
         if program.failed[0]:
             program.refuse()
         return made

@@ -101,7 +101,8 @@ class Tracer(Capture):
         if self.thread != get_ident():
             self.thread = get_ident()
             self.state.belong(self.thread)
-        self._segment(root)
+        self.root = root  # all lists are empty: the call before has ended its last segment
+        self.state.go(root)
 
     @property
     def step(self) -> Step:
@@ -440,8 +441,14 @@ class Tracer(Capture):
             return made(*parts) if hasattr(made, "_fields") else made(parts)
         return template
 
-    def backward(self, op, x: Tensor, gradient, retain: bool) -> None:
-        """x.backward() on a traced tensor: part of the program where the graph is ours alone."""
+    def backward(self, op, x: Tensor, gradient, retain: bool) -> bool:
+        """x.backward() on a traced tensor: part of the program where the graph is ours alone.
+
+        False, and nothing done, if it is none of our calls.
+        """
+        state = self.state
+        if state.paused or get_ident() != self.thread:
+            return False
         if self.script is not None:
             self.script.gradients.watch(
                 v for v in self.outside if state_of(v) == IS_LEAF)
@@ -449,8 +456,8 @@ class Tracer(Capture):
             if self.script is not None:
                 self.script.refuse("a leaf has hooks")
             self.run_plainly(op.run, x, gradient, retain)
-            return
-        state, values, outside = self.state, self.values, self.outside
+            return True
+        values, outside = self.values, self.outside
         expected = state.at[0].next
         if expected is not None and expected.backward and gradient is None:
             code, retained, promise = expected.expects
@@ -459,12 +466,12 @@ class Tracer(Capture):
                 state.go(expected)
                 if expected.writes:
                     self._wrote(expected)
-                return
+                return True
         self._catch_up()
         code = self.known.get(id(x))
         if code is None or code < 0:
             self.run_plainly(op.run, x, gradient, retain)
-            return
+            return True
         numbers: list[float] = []
         leaves = [k for k in range(len(outside)) if state_of(outside[k]) == IS_LEAF]
         key = (op, retain, code, self._part(gradient, numbers),
@@ -484,6 +491,7 @@ class Tracer(Capture):
             elif step is None and self.script is not None:
                 self.script.refuse(ANOTHER_PATH)
             self.run_plainly(op.run, x, gradient, retain)
+        return True
 
     def _go_back(self, step: Step) -> None:
         """A way back that is known: leaves have gradients, promised or added to."""
@@ -516,12 +524,14 @@ class Tracer(Capture):
     def _real_call(self, work, args, kwargs, trace_on: bool):
         if self.script is not None:
             self.script.calling()
+        state = self.state
         self._untag()
-        self.state.pause(True)
+        state.paused, state.words[0] = True, 0
         try:
             result = work(*args, **kwargs)
         finally:
-            self.state.pause(False)
+            state.paused = False
+            state.go(state.at[0])
             if not trace_on and self.script is None:
                 self.reached = []  # parameters have most likely been used for the last time
             self._retag()
@@ -579,7 +589,7 @@ class Tracer(Capture):
             if self.outside or self.recorder is not None:  # met by a call that is no part of it
                 self._segment(self.root)
             return
-        state.pause(True)
+        state.paused, state.words[0] = True, 0
         try:
             if self.recorder is not None:
                 if self.script is not None:
@@ -659,7 +669,7 @@ class Tracer(Capture):
             attach_reverse(self, step, found, made)
         if found.bases:
             tie(found.bases, self.values, outside)
-        step.settling = found, Settling(found, len(self.values))
+        step.settling = found, Settling(found, len(self.values), step.reverse)
         if back is not None:
             back.compare(self)
 
@@ -676,7 +686,7 @@ class Tracer(Capture):
             return False
         for k in found.written:
             self.outside[k].mem.version += 1
-        if found.wanting:
+        if found.wanting and step.reverse.parts:
             attach_reverse(self, step, found, made)
         if found.bases:
             tie(found.bases, self.values, self.outside)

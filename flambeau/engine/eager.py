@@ -419,8 +419,8 @@ def trace_with(tracer) -> None:
 
 
 def trace_no_more(tracer) -> None:
-    del _followers[tracers.index(tracer)]
-    tracers.remove(tracer)
+    at = -1 if tracers[-1] is tracer else tracers.index(tracer)
+    del _followers[at], tracers[at]
     _follow.value = id(_followers[-1]) if _followers else 0
 
 

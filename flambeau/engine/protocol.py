@@ -157,8 +157,7 @@ BACKWARD = _Backward()
 def backward(x: Tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None):
     """Accumulate the gradient of this tensor into the leaves it was computed from."""
     if tracers and x.sig.tag is not None and inputs is None and not create_graph and (
-            tracers[-1].traces()):
-        tracers[-1].backward(BACKWARD, x, gradient, bool(retain_graph))
+            tracers[-1].backward(BACKWARD, x, gradient, bool(retain_graph))):
         return
     if inputs is None and not create_graph and not tracers and (
             bw.go_back(x, gradient, bool(retain_graph))):

@@ -234,6 +234,10 @@ class Recorder:
     def writes(self, x: Tensor, name: str) -> None:
         """A tensor is changed: nothing has to come first, as all is real."""
 
+    def backward(self, op, x: Tensor, gradient, retain: bool) -> bool:
+        """Going back is no call of ours: it is done as ever, and no part of what is exported."""
+        return False
+
     # -- changes in place ------------------------------------------------------------------------
 
     def _pointwise_inplace(self, op, x, *others, **attributes):

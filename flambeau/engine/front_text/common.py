@@ -8,12 +8,13 @@ from __future__ import annotations
 from ...devices.cpu.bridge import GIL_THRESHOLD
 from ..front_parts import TUPLE, VERSION_AT
 from ..modes import INFERENCE
+from .asking import ASKING
 from .words import at, put
 
 
 def common(t: dict, n: dict) -> str:
     """All of them."""
-    return "\n".join(("", _ASKED, _tensors(t), _steps(t, n), _KEPT, _LONG, _PYTHON))
+    return "\n".join(("", _ASKED, _tensors(t), _storages(t), _steps(t, n), _KEPT, _LONG, ASKING))
 
 
 #: plans by keys, and modes
@@ -63,7 +64,7 @@ python:
 
 
 def _tensors(t: dict) -> str:
-    """What is a tensor, and how one is made over a storage from a free list."""
+    """What is a tensor, and how one is made over a storage."""
     return f"""define internal i1 @is_tensor(ptr %x) alwaysinline {{
 {at("%type", "%x", 8)}
   %tensor = load ptr, ptr @g_tensor
@@ -95,7 +96,12 @@ good:
   ret ptr %t
 }}
 
-; take a storage from a free list; null if it is empty
+"""
+
+
+def _storages(t: dict) -> str:
+    """Free lists, and what a storage says of the thread that took it."""
+    return f"""; take a storage from a free list; null if it is empty
 define internal ptr @take(ptr %free) {{
 {at("%size", "%free", 16, "i64")}
   %empty = icmp eq i64 %size, 0
@@ -305,6 +311,21 @@ done:
 }}
 """
 
+
+def _unless_short(name: str, arguments: str, deed: str) -> str:
+    """A function that calls another if there is a %state to resume with."""
+    return f"""define internal void @{name}({arguments}) {{
+  %short = icmp eq ptr %state, null
+  br i1 %short, label %done, label %long
+long:
+  call void {deed}
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
 #: long work, during which Python's other threads may run
 _LONG = f"""; what to resume with; null if the work is short. The plan stays while others run.
 define internal ptr @release(i64 %work, ptr %plan) {{
@@ -318,112 +339,5 @@ no:
   ret ptr null
 }}
 
-define internal void @resume(ptr %state) {{
-  %short = icmp eq ptr %state, null
-  br i1 %short, label %done, label %back
-back:
-  call void @PyEval_RestoreThread(ptr %state)
-  br label %done
-done:
-  ret void
-}}
-
-define internal void @let_go(ptr %plan, ptr %state) {{
-  %short = icmp eq ptr %state, null
-  br i1 %short, label %done, label %drop
-drop:
-  call void @Py_DecRef(ptr %plan)
-  br label %done
-done:
-  ret void
-}}
-"""
-
-#: the Python front
-_PYTHON = f"""; what a trace answers to a call on its path, or null: see compiler/hop.py
-define internal ptr @followed(ptr %ctx, ptr %args, i64 %n) {{
-entry:
-  %follow = load ptr, ptr @g_follow
-  %nobody = icmp eq ptr %follow, null
-  br i1 %nobody, label %none, label %traced
-traced:
-{at("%op", "%ctx", 32)}
-  %record = call i64 @recording()
-  %odd = icmp slt i64 %record, 0
-  %unnamed = icmp eq ptr %op, null
-  %leave = or i1 %odd, %unnamed
-  br i1 %leave, label %none, label %ask
-ask:
-  %given = call ptr @PyTuple_New(i64 %n)
-  %items = getelementptr i8, ptr %given, i64 {TUPLE}
-  br label %head
-head:
-  %i = phi i64 [ 0, %ask ], [ %i.next, %body ]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %call
-body:
-  %from = getelementptr ptr, ptr %args, i64 %i
-  %item = load ptr, ptr %from
-  call void @Py_IncRef(ptr %item)
-  %to = getelementptr ptr, ptr %items, i64 %i
-  store ptr %item, ptr %to
-  %i.next = add i64 %i, 1
-  br label %head
-call:
-  %true = load ptr, ptr @g_true
-  %false = load ptr, ptr @g_false
-  %nothing = load ptr, ptr @g_nothing
-  %on = icmp eq i64 %record, 1
-  %grad = select i1 %on, ptr %true, ptr %false
-  %asked = alloca ptr, i64 4
-  store ptr %op, ptr %asked
-{put("%asked", 8, "%given", "a")}{put("%asked", 16, "%nothing", "b")}
-{put("%asked", 24, "%grad", "c")}
-  %out = call ptr @PyObject_Vectorcall(ptr %follow, ptr %asked, i64 4, ptr null)
-  call void @Py_DecRef(ptr %given)
-  %none_ = load ptr, ptr @g_none
-  %is_none = icmp eq ptr %out, %none_
-  br i1 %is_none, label %other, label %checked
-other:
-  call void @Py_DecRef(ptr %out)
-  br label %none
-checked:
-  %failed = icmp eq ptr %out, null
-  br i1 %failed, label %clear, label %done
-clear:
-  call void @PyErr_Clear()
-  br label %none
-done:
-  ret ptr %out
-none:
-  ret ptr null
-}}
-
-define internal ptr @python(ptr %ctx, ptr %args, i64 %n) {{
-  %out = call ptr @followed(ptr %ctx, ptr %args, i64 %n)
-  %known = icmp ne ptr %out, null
-  br i1 %known, label %done, label %ask
-done:
-  ret ptr %out
-ask:
-{at("%front", "%ctx", 8)}
-  %answer = call ptr @PyObject_Vectorcall(ptr %front, ptr %args, i64 %n, ptr null)
-  ret ptr %answer
-}}
-
-define internal ptr @python1(ptr %ctx, ptr %x) {{
-  %args = alloca ptr, i64 2
-  store ptr %x, ptr %args
-  %out = call ptr @python(ptr %ctx, ptr %args, i64 1)
-  ret ptr %out
-}}
-
-define internal ptr @python2(ptr %ctx, ptr %x, ptr %y) {{
-  %args = alloca ptr, i64 2
-  store ptr %x, ptr %args
-  %second = getelementptr ptr, ptr %args, i64 1
-  store ptr %y, ptr %second
-  %out = call ptr @python(ptr %ctx, ptr %args, i64 2)
-  ret ptr %out
-}}
-"""
+{_unless_short("resume", "ptr %state", "@PyEval_RestoreThread(ptr %state)")}
+{_unless_short("let_go", "ptr %plan, ptr %state", "@Py_DecRef(ptr %plan)")}"""

@@ -43,28 +43,21 @@ lookup:
 {at("%strict", "%ctx", 16, "i64")}
   %any = icmp eq i64 %strict, 0
   %int = load ptr, ptr @g_int
-  %inner = call ptr @PyTuple_New(i64 %n)
-  %items = getelementptr i8, ptr %inner, i64 {TUPLE}
-  br label %copy
-copy:
+  br label %each
+each:
   %i = phi i64 [ 0, %lookup ], [ %i.next, %one ]
   %more = icmp slt i64 %i, %n
   br i1 %more, label %one, label %keyed
 one:
   %from = getelementptr ptr, ptr %args, i64 %i
   %arg = load ptr, ptr %from
-  call void @Py_IncRef(ptr %arg)
-  %to = getelementptr ptr, ptr %items, i64 %i
-  store ptr %arg, ptr %to
   %i.next = add i64 %i, 1
 {at("%atype", "%arg", 8)}
   %whole = icmp eq ptr %atype, %int
   %fits = or i1 %whole, %any
-  br i1 %fits, label %copy, label %odd
-odd:
-  call void @Py_DecRef(ptr %inner)
-  br label %slow
+  br i1 %fits, label %each, label %slow
 keyed:
+  %inner = call ptr @tuple_of(ptr %args, i64 %n)
   %key = call ptr @PyTuple_New(i64 2)
   call void @Py_IncRef(ptr %sig)
 {put("%key", TUPLE, "%sig", "k0")}{put("%key", TUPLE + 8, "%inner", "k1")}

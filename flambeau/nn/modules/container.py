@@ -103,8 +103,10 @@ class Sequential(_ModuleSequence):
                 self.add_module(str(i), module)
 
     def forward(self, input):
-        for module in self:
-            input = module(input)
+        values = self.__dict__
+        for name, kind in self._registered.items():
+            if kind == MODULE:
+                input = values[name](input)
         return input
 
     def __getitem__(self, index):

@@ -6,16 +6,17 @@ A row is a leaf among the tensors from outside, and a signature and a node, or n
 swap(tensors, offset, 0) -> how many of a list of tensors were given the signature that theirs has
 at an offset: up to the first one that has none.
 
-settle(state, plan, memory, 0) -> 0, or why nothing was done. `memory` is a list of storages for the
-results; a long program gives up the GIL. Lists belong to the trace, see compiler/hop.py.
+settle(state, plan, memory, 0) -> 0, or why the program has not run. `memory` is a list of storages
+for the results; those it lacks are taken from their free lists, until one is EMPTY. A long program
+gives up the GIL. Lists belong to the trace, see compiler/hop.py.
 """
 
 from __future__ import annotations
 
 from .gather import Layout, none
-from .hop import _item, _put, _size
+from .hop import _SIZE, _item, _put, _size
 from .hop_words import STATE
-from .settle_words import ANOTHER, PLAN, PROMISE, ROW
+from .settle_words import ANOTHER, EMPTY, PLAN, PROMISE, ROW
 from .writer import Function, Value
 
 _REFERENCES, _ADDRESS = 0, 16
@@ -63,6 +64,19 @@ def _promise(layout: Layout) -> Function:
     return f
 
 
+def _take(f: Function, pools: Value, results: Value) -> None:
+    """Storages for the results that have none yet, each the last of its free list."""
+    with f.each(_size(f.memory), results) as i:
+        pool = pools.load("ptr", i)
+        left = _size(pool) - 1
+        with f.when(left < 0):
+            f.give(f.const("i64", EMPTY))
+        storage = _item(pool, left, True)
+        pool.at("i8", _SIZE).store(left)
+        f.calls("PyList_Append", "i32", f.memory, storage)
+        f.calls("Py_DecRef", "void", storage)
+
+
 def build(offsets) -> list[Function]:
     layout = Layout(offsets)
     f = Function("settle", "ptr state, ptr plan, ptr memory, i64 zero", "i64")
@@ -82,6 +96,7 @@ def build(offsets) -> list[Function]:
         # References are counted in 32 bits by some versions of Python; one is the list's own.
         held = _item(values, i, True).at("i8", _REFERENCES).load("i32") > 1
         demand(held == (plan["live"].load("i64", i) != 0))
+    _take(f, plan["pools"], plan["results"])
     with f.each(0, plan["results"]) as i:
         boxed = _item(f.memory, i, True).at("i8", _ADDRESS).load("ptr")
         table.store(f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {boxed.name})"), i + 2)
@@ -101,7 +116,7 @@ def build(offsets) -> list[Function]:
         x, number, further = _item(values, row.load("i64"), True), row.load("i64", 1), (
             row.load("i64", 2))
         f.calls("PyObject_SetAttr", "i32", x, plan["class_name"], plan["type"])
-        _put(f, x.at("i8", layout.offsets["node"]), none(f))
+        _put(f, x.at("i8", layout.offsets["node"]), row.load("ptr", 3))
         owner = f.var("ptr", f.const("ptr", 0))
         start = f.var("ptr", f.const("ptr", 0))
         with f.when(number >= 0) as own:

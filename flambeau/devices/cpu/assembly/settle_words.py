@@ -4,12 +4,14 @@ from __future__ import annotations
 
 #: values of the path, whether each outlives the segment, tensors from outside, results, where the
 #: program and its table are, from how much work on it gives up the GIL, what becomes of values, and
-#: what tensors that are real are
+#: what tensors that are real are, and the free lists that memory for results comes from
 PLAN = ("count", "live", "outside", "results", "table", "failed", "work", "threshold", "code",
-        "rows", "row_count", "type", "class_name")
-#: words of a row: value, number of the result (or -1 - tensor from outside), bytes further
-ROW = 3
+        "rows", "row_count", "type", "class_name", "pools")
+#: words of a row: value, number of the result (or -1 - tensor from outside), bytes further, node
+ROW = 4
 #: words of a row: leaf, signature, node
 PROMISE = 3
 #: the answer if other values outlive the segment than the plan says: nothing was done
 ANOTHER = 1
+#: the answer if there is no memory for a result in its free list: all before it have some
+EMPTY = 2
