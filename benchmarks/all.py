@@ -1,6 +1,6 @@
 """Every benchmark, one after the other, and benchmarks/RESULTS.md from what they find.
 
-    ./run bench                    everything: about two hours
+    ./run bench                    everything: about an hour
     ./run bench --quick            a part of each group: under five minutes
     ./run bench --group models     some groups only; RESULTS.md is not written
 
@@ -34,17 +34,18 @@ import start
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
 QUICK_MODELS = ("house MLP", "MNIST MLP", "MNIST CNN", "LSTM", "char GPT", "VAE")
-QUICK_COMPILED = ("house MLP",)
 #: what a quick run leaves out of the kernels: other sizes of the same, and what takes long
 SMALLER_OR_LARGER = (" 16M", " tall", " 10k", " fb 1M", " nt", " tn", " tt")
 LONG = ("2048x2048", "4096x4096", "10000", "1024x1024x1024", "112x112", "10M")
 QUICK_PEERS = "house mlp,mnist mlp"
+#: torch.compile takes four and seven minutes for these: once is enough
+SLOW_TO_COMPILE = ("tree", "200 tiny ops")
 QUICK_FIGURES = ("tensors, in order", "tensors, shuffled", "load")
 TITLES = {
     "overhead":       "what a call costs: tiny tensors, one thread",
     "kernels":        "ops at the sizes where models use them, eager",
     "models":         "training steps of whole models, eager",
-    "compiled":       "training steps of whole models, torch.compile beside flambeau.compile",
+    "compiled":       "training steps, the better of torch and torch.compile beside compile",
     "memory":         "peak memory of training, megabytes",
     "data":           "loaders and files, one thread",
     "start":          "import and cold start",
@@ -130,18 +131,12 @@ def run_kernels(quick: bool):
                                   0.01 if quick else 0.1)
 
 
-def run_models(quick: bool, how: str = "eager"):
-    chosen = model_cases.MODELS
-    if quick:
-        chosen = QUICK_MODELS if how == "eager" else QUICK_COMPILED
+def run_models(quick: bool):
     for threads in (1, 2):
-        cases = [(f"{name} | {how}", model_cases.MODELS[name][2]) for name in chosen]
+        cases = [(f"{name} | eager", model_cases.MODELS[name][2])
+                 for name in (QUICK_MODELS if quick else model_cases.MODELS)]
         yield from take_turns("models.py", cases, threads, 2 if quick else 6,
                               0.15 if quick else 0.4)
-
-
-def run_compiled(quick: bool):
-    yield from run_models(quick, "segments")
 
 
 def run_memory(quick: bool):
@@ -175,7 +170,6 @@ GROUPS = {
     "overhead": run_overhead,
     "kernels":  run_kernels,
     "models":   run_models,
-    "compiled": run_compiled,
     "memory":   run_memory,
     "data":     run_data,
     "start":    run_start,
@@ -214,21 +208,43 @@ def sections(found: dict[str, list[Row]]) -> list[str]:
     return lines
 
 
-def peer_section(quick: bool) -> list[str]:
+# -- all libraries, compiled -----------------------------------------------------------------------
+
+
+def compare_peers(quick: bool):
+    """(model, threads, library -> what was found) for each model and number of threads."""
+    for threads in (1,) if quick else (1, 2):
+        for model, libraries in peers.chosen(QUICK_PEERS if quick else "").items():
+            slow = model != "house MLP" if quick else threads > 1 and model in SLOW_TO_COMPILE
+            names = [n for n in libraries if n != "torch compiled" or not slow]
+            found = peers.compare(model, threads, 1 if quick else 3, 0.3 if quick else 0.5, names)
+            print(f"{model}, {threads}: {' | '.join(peers.cells(found, names))}", flush=True)
+            yield model, threads, found
+
+
+def compiled_rows(compared) -> list[Row]:
+    """The better of torch's two steps beside compile's, with and without Python between calls."""
+    rows = []
+    for model, threads, found in compared:
+        theirs = [found[name]["step"] for name in ("torch", "torch compiled")
+                  if "step" in found.get(name, {})]
+        for name, how in ((peers.OURS, ""), ("flambeau fullgraph", ", fullgraph")):
+            row = Row(model + how, threads, [min(theirs, default=math.nan)],
+                      [found[name].get("step", math.nan)], found[name].get("fault", ""))
+            rows.append(row)
+    return rows
+
+
+def peer_section(compared) -> list[str]:
     """A line for each model and number of threads, and below them what has no figure, and why."""
-    models = peers.chosen(QUICK_PEERS if quick else "")
-    # torch.compile would compile C++ for most of a minute.
-    names = [name for name in peers.LIBRARIES if not quick or name != "torch compiled"]
+    names = list(peers.LIBRARIES)
     lines = ["", f"## peers: {TITLES['peers']}", "", *peers.EXPLAINED, "",
              f"| model | threads | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
     notes = []
-    for threads in (1,) if quick else (1, 2):
-        for model, libraries in models.items():
-            found = peers.compare(model, threads, 1 if quick else 3, 0.3 if quick else 0.5,
-                                  [name for name in libraries if name in names])
-            lines.append(f"| {model} | {threads} | {' | '.join(peers.cells(found, names))} |")
-            notes += [f"- {model}, {threads} thread{'s' if threads > 1 else ''}, {fault}"
-                      for fault in peers.faults(found)]
+    for model, threads, found in compared:
+        lines.append(f"| {model} | {threads} | {' | '.join(peers.cells(found, names))} |")
+        notes += [f"- {model}, {threads} thread{'s' if threads > 1 else ''}, {fault}"
+                  for fault in peers.faults(found)]
     return lines + (["", *notes] if notes else [])
 
 
@@ -281,11 +297,14 @@ def main() -> int:
             rows.append(row)
             print(line_of(row), flush=True)
         print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
-    told += sections(found)
+    compared = []
     if not chosen or "peers" in chosen:
-        extra = peer_section(options.quick)
-        print("\n".join(extra), flush=True)
-        told += extra
+        print(f"\npeers: {TITLES['peers']}", flush=True)
+        started = time.perf_counter()
+        compared = list(compare_peers(options.quick))
+        found["compiled"] = compiled_rows(compared)
+        print(f"peers: {time.perf_counter() - started:.0f} s", flush=True)
+    told += sections(found) + (peer_section(compared) if compared else [])
     print(f"\n{time.perf_counter() - began:.0f} s")
     if not chosen:
         write(found, told, options.quick)

@@ -41,9 +41,6 @@ LIBRARIES = {
     "mlx compiled":       "peer_mlx",
 }  # fmt: skip
 
-#: the models small enough for calls to count: whole steps as one graph are measured too
-FULLGRAPH = ("house MLP", "tree", "200 tiny ops")
-
 #: what the figures of a table are
 EXPLAINED = (
     "A step in µs, in brackets its ratio to that of flambeau compiled, and the seconds that",
@@ -165,8 +162,7 @@ def chosen(models: str = "", libraries: str = "") -> dict[str, list[str]]:
         return not words or any(word in name.lower() for word in words.lower().split(","))
 
     return {model: [name for name in LIBRARIES
-                    if (name == OURS or holds(name, libraries))
-                    and (name != "flambeau fullgraph" or model in FULLGRAPH)]
+                    if name == OURS or holds(name, libraries)]
             for model in model_cases.MODELS if holds(model, models)}
 
 

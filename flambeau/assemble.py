@@ -51,6 +51,7 @@ from .engine.eager import (
     tracing,  # noqa: F401
 )
 from .engine.modes import modes
+from .engine.node import fronts  # noqa: F401  what modules are called by
 from .engine.tensor import Tensor, empty, make, signature
 from .ops.declare import Composite, Op, Pointwise, View, registry
 

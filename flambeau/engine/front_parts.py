@@ -29,11 +29,13 @@ EXTERNAL = {
     "PyLong_FromVoidPtr": "ptr (ptr)", "PyWeakref_NewRef": "ptr (ptr, ptr)",
     "PyList_Append": "i32 (ptr, ptr)", "PyList_New": "ptr (i64)",
     "PyObject_RichCompareBool": "i32 (ptr, ptr, i32)",
+    "PyObject_GetAttr": "ptr (ptr, ptr)", "PyObject_VectorcallMethod": "ptr (ptr, ptr, i64, ptr)",
     "PyEval_SaveThread": "ptr ()", "PyEval_RestoreThread": "void (ptr)",
 }
 #: variables that all fronts share, each a word: @g_<name>
 GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
-           "nones3", "false", "true", "nothing", "follow", "off_count", "off_ident", "special", "sequence")
+           "nones3", "false", "true", "nothing", "follow", "off_count", "off_ident", "special",
+           "sequence", "hooked", "forward", "with_hooks")
 
 
 def offsets(node: type) -> tuple[dict, dict, dict]:

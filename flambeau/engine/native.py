@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from array import array
 
 from ..devices.cpu import bridge
@@ -42,15 +43,16 @@ class Fronts:
         j = bridge.jit()
         j.publish_python(EXTERNAL)
         key = cache().key(f"fronts {SOURCE} {offsets(node)}")
-        names = [*(f"f{form}" for form in FORMS), "next_sequence"]
-        *functions, sequence = addresses(key, names, lambda: _text(node), True)
+        names = [*(f"f{form}" for form in FORMS), "next_sequence", "call_module"]
+        *functions, sequence, self._call_module = addresses(key, names, lambda: _text(node), True)
         self._functions = dict(zip(FORMS, functions, strict=True))
         self._variable = j.linker.variable
         self.used = dict.fromkeys(FORMS, 0)
         self.keep: list = []
         values: dict = {"tensor": Tensor, "node": node, "none": None, "leaf": LEAF, "float": float,
                   "int": int, "zeros2": (0, 0), "zeros3": (0, 0, 0), "nones2": (None, None),
-                  "nones3": (None, None, None), "false": False, "true": True, "nothing": {}}
+                  "nones3": (None, None, None), "false": False, "true": True, "nothing": {},
+                  "hooked": sys.intern("_hooked"), "forward": sys.intern("forward")}
         self.keep.append(values)
         for name, value in values.items():
             self.word(name).value = id(value)
@@ -74,6 +76,17 @@ class Fronts:
 
     def _method(self, address: int, name: str, doc):
         return _new_method(Tensor, bridge.define(name, address, _METH_FASTCALL_KEYWORDS, doc))
+
+    def module_call(self, cls: type, with_hooks):
+        """The method `__call__` of a class of modules; `with_hooks` serves those that are hooked.
+
+        It saves two calls inside Python, and packing arguments to unpack them again.
+        """
+        self.word("with_hooks").value = id(with_hooks)
+        self.keep.append(with_hooks)
+        doc = f"__call__($self, /, *args, **kwargs)\n--\n\n{with_hooks.__doc__}"
+        return _new_method(cls, bridge.define(
+            "__call__", self._call_module, _METH_FASTCALL_KEYWORDS, doc))
 
     def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: bool = False,
               kin_plans: dict | None = None, op=None):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..front_parts import WORDS
 from . import FORMS
+from .calls import CALLS
 from .words import at
 
 _PASSED = "ptr %args, i64 %n, ptr %names"
@@ -20,7 +21,7 @@ def ways_in() -> str:
             + "".join(_function_of_rest(form) for form in "vs")
             + "".join(_method_of_rest(form) for form in "vs") + _OTHERWISE
             + _exactly("1", 1, "") + _exactly("1", 0, "_of") + _exactly("2", 2, "")
-            + _exactly("2", 1, "_of") + _NEXT_SEQUENCE)
+            + _exactly("2", 1, "_of") + _NEXT_SEQUENCE + CALLS)
 
 
 def _function_of_rest(form: str) -> str:
@@ -80,26 +81,14 @@ define internal ptr @otherwise(ptr %ctx, ptr %args, i64 %n, ptr %names) noinline
   ret ptr %out
 }
 define internal ptr @otherwise_of(ptr %ctx, ptr %self, ptr %args, i64 %n, ptr %names) noinline {
-  %named = icmp ne ptr %names, null
-  br i1 %named, label %count, label %copy
-count:
-  %sizep = getelementptr i8, ptr %names, i64 16
-  %size = load i64, ptr %sizep
-  br label %copy
-copy:
-  %extra = phi i64 [ 0, %0 ], [ %size, %count ]
-  %given = add i64 %n, %extra
+  %given = call i64 @given(i64 %n, ptr %names)
   %all = add i64 %given, 1
   %room = alloca ptr, i64 %all
-  store ptr %self, ptr %room
-  %rest = getelementptr ptr, ptr %room, i64 1
-  %bytes = mul i64 %given, 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %bytes, i1 false)
+  call void @prepend(ptr %room, ptr %self, ptr %args, i64 %given)
   %m = add i64 %n, 1
   %out = call ptr @otherwise(ptr %ctx, ptr %room, i64 %m, ptr %names)
   ret ptr %out
 }
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 """
 

@@ -1,8 +1,10 @@
 """The base of all layers and models."""
 
+from typing import TypeVar
+
 import flambeau
 from flambeau import Tensor
-from flambeau.assemble import together
+from flambeau.assemble import fronts, together
 from flambeau.nn.modules.handles import HookTable, RemovableHandle
 from flambeau.nn.modules.hooks import (
     CALL_HOOKS,
@@ -32,6 +34,8 @@ __all__ = [
     "register_module_module_registration_hook",
     "register_module_parameter_registration_hook",
 ]
+
+T = TypeVar("T", bound="Module")
 
 
 class Module(Tree, Stateful, Hooked):
@@ -73,9 +77,8 @@ class Module(Tree, Stateful, Hooked):
         flambeau.compiler.compile_in_place(self, *args, **kwargs)
 
     def __call__(self, *args, **kwargs):
-        if self._hooked:
-            return call_with_hooks(self, args, kwargs)
-        return self.forward(*args, **kwargs)
+        """What `forward` computes, between the hooks that are there."""
+        return call_with_hooks(self, args, kwargs)
 
     def __setstate__(self, state):
         Tree.__setstate__(self, state)
@@ -221,7 +224,7 @@ class Module(Tree, Stateful, Hooked):
     def __repr__(self):
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({name}): {_indented(repr(m))}" for name, m in self._named(MODULE)]
+        children = [f"({name}): {_addindent(repr(m), 2)}" for name, m in self._named(MODULE)]
         if len(lines) == 1 and not children:
             return f"{self._get_name()}({extra})"
         if not lines and not children:
@@ -230,9 +233,13 @@ class Module(Tree, Stateful, Hooked):
         return f"{self._get_name()}(\n  {body}\n)"
 
 
-def _indented(text):
-    first, *rest = text.split("\n")
-    return "\n".join([first, *(f"  {line}" for line in rest)])
+Module.__call__ = fronts.module_call(Module, Module.__call__)  # type: ignore[method-assign]
+
+
+def _addindent(s_, numSpaces):
+    """All lines but the first further in; layers that print themselves use it too."""
+    first, *rest = s_.split("\n")
+    return "\n".join([first, *(" " * numSpaces + line for line in rest)])
 
 
 def _convert(parameter, fn):
