@@ -11,7 +11,7 @@ import hashlib
 from array import array
 from bisect import bisect_right
 
-from ..devices.cpu import threads
+from ..devices.cpu import thread_text
 from ..devices.cpu.bridge import jit
 from ..devices.cpu.matmul import scratch
 from ..devices.cpu.objects import SOURCES
@@ -34,11 +34,11 @@ def _pool(triple: str, count: int) -> str:
     """The pool of threads, with words of its own that say how many there are."""
     if not any(system in triple for system in ("linux", "darwin", "macos", "bsd")):
         raise NativeError(f"export.native: threads are POSIX threads, which {triple} has not")
-    first = threads.pool_words(count)
+    first = thread_text.pool_words(count)
     words = f"[{len(first)} x i64] [{', '.join(f'i64 {w}' for w in first)}]"
-    text = threads.pool_text(triple, "linux" in triple)
+    text = thread_text.pool_text(triple, "linux" in triple)
     text = text.replace("@flambeau_parallel_pool", "@flambeau_parallel")
-    return text.replace(f"@flambeau_pool = external global [{threads.POOL_BYTES} x i8]",
+    return text.replace(f"@flambeau_pool = external global [{thread_text.POOL_BYTES} x i8]",
                         f"@flambeau_pool = internal global {words}, align 64")
 
 
