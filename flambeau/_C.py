@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-__all__ = ["_DisableFuncTorch", "_get_tracing_state"]
+from flambeau import Generator
+
+__all__ = ["Generator", "_DisableFuncTorch", "_get_tracing_state"]
 
 
 @contextlib.contextmanager

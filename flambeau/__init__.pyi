@@ -33,6 +33,7 @@ from . import engine as engine
 from . import export as export
 from . import fft as fft
 from . import func as func
+from . import functional as functional
 from . import hub as hub
 from . import jit as jit
 from . import linalg as linalg

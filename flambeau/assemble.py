@@ -28,6 +28,7 @@ from .engine import (
     movement,  # noqa: F401  fills in `engine`,
     moves,
     noise,  # noqa: F401  fills in `engine`,
+    number_first,
     protocol,
     random,
     recurrent,  # noqa: F401  fills in `engine`,
@@ -167,6 +168,8 @@ def inplace_of(op: Op):
                     return found[0]
             if len(args) == needed and not kwargs:
                 return inplace.pointwise_inplace(op, self, *args)
+            if number_first.is_scaled(op, (self, *args)):
+                (_, *args), kwargs = number_first.scaled(op, (self, *args))
             others = list(args[:needed])
             public = dict(zip(("input", "other"), op.operands, strict=False))
             kwargs = {public.get(k, k): v for k, v in kwargs.items()}

@@ -12,6 +12,7 @@ Device: TypeAlias = device | str | int | None
 FileLike: TypeAlias = Any
 Storage: TypeAlias = Any
 TensorOrTensors: TypeAlias = Tensor | Sequence[Tensor]
+_TensorOrTensors: TypeAlias = TensorOrTensors
 _size: TypeAlias = Size | list[int] | tuple[int, ...]
 _dtype: TypeAlias = dtype
 _device: TypeAlias = device

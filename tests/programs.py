@@ -381,9 +381,7 @@ MODES = (without_gradient, inferred, cast_down, custom, hooked, kept_gradient, l
          zeroed_gradients, moved_by_gradient, under_two_names, looked_at)
 
 #: what a script that runs without Python cannot follow, and says so
-NEEDS_PYTHON = {*READS, masked_assigned, hooked, kept_gradient, remembered, custom, recomputed,
-                by_itself, inferred, told, two_ways_back, backward_inside, gradient_inside,
-                drawn_apart, looked_at}
+NEEDS_PYTHON = {*READS, hooked, kept_gradient, by_itself, looked_at}
 
 # -- programs --------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ WAYS = [
     "cnn_zoo.py --model mobilenet", "cnn_zoo.py --model lenet", "cnn_zoo.py --model patches",
     "unet.py", "unet.py --bilinear --amp --checkpointing",
     "detection.py", "diffusion.py", "graphs.py", "llama.py", "policy_gradient.py", "translation.py",
+    "years_ago.py",
 ]
 
 
@@ -87,6 +88,68 @@ assert __name__ == "__main__" and sys.modules["__main__"].nn is nn
 assert not [name for name in sys.modules if name.startswith("torch.") and "instead" in name]
 """)
     done = run([path, "--lr", "3", "-m"], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_paths_behind_the_public_names(tmp_path):
+    """Programs import helpers from the files where PyTorch happens to keep them."""
+    path = script(tmp_path, """
+import typing
+import torch
+from torch._tensor import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch.functional import einsum, norm, unique
+from torch.nn.common_types import _size_2_t, _size_any_t
+from torch.nn.grad import conv2d_input, conv2d_weight
+from torch.nn.modules.module import _addindent, T
+from torch.nn.modules.utils import _list_with_default, _pair
+from torch.nn.parallel.scatter_gather import gather, scatter_kwargs
+from torch.optim.optimizer import ParamsT, required
+from torch.utils.data._utils.collate import default_collate
+from torch.utils.hooks import RemovableHandle
+from torch.utils.model_zoo import load_url
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.jit.annotations import List
+
+assert Tensor is torch.Tensor and einsum is torch.einsum
+assert default_collate is torch.utils.data.default_collate
+assert load_url is torch.hub.load_state_dict_from_url
+assert isinstance(torch.nn.ReLU().register_forward_hook(print), RemovableHandle)
+assert _addindent("a\\nb", 2) == "a\\n  b" and _list_with_default([None, 3], [7, 8, 9]) == [8, 3]
+assert typing.get_args(_size_2_t) == (int, tuple[int, int])
+assert "flambeau" in torch.__config__.show()
+assert str(torch.get_num_threads()) in torch.__config__.parallel_info()
+
+parts = [torch.ones(2, 3), torch.zeros(4)]
+flat = _flatten_dense_tensors(parts)
+assert flat.tolist() == [1] * 6 + [0] * 4
+assert all(map(torch.equal, _unflatten_dense_tensors(flat, parts), parts))
+
+x, w = torch.randn(2, 4, 7, 6, requires_grad=True), torch.randn(6, 2, 3, 3, requires_grad=True)
+out = torch.nn.functional.conv2d(x, w, None, 2, 1, 1, 2)
+g = torch.randn_like(out)
+out.backward(g)
+assert conv2d_input(x.shape, w, g, 2, 1, 1, 2).allclose(x.grad, atol=1e-5)
+assert conv2d_weight(x, w.shape, g, 2, 1, 1, 2).allclose(w.grad, atol=1e-4)
+
+import torch._dynamo
+assert torch._dynamo.allow_in_graph(einsum) is einsum and torch._dynamo.graph_break() is None
+torch._dynamo.mark_dynamic(parts[0], 1)
+assert torch._dynamo.optimize("eager")(lambda x: x * 2)(torch.ones(1)).item() == 2
+
+import json, os
+os.environ["TORCHELASTIC_ERROR_FILE"] = "told.json"
+@record
+def main():
+    raise ValueError("this went wrong")
+try:
+    main()
+except ValueError:
+    assert json.load(open("told.json"))["message"]["message"] == "ValueError: this went wrong"
+else:
+    raise SystemExit("an error was swallowed")
+""")
+    done = run([path], tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -107,10 +107,11 @@ def test_random_programs_mean_what_they_mean_in_eager(seed):
 
 
 def test_random_programs_without_python_mean_the_same():
-    """With fullgraph=True many are refused, saying so, once a call comes back; some never are."""
-    made = [agree(Lines(seed, quiet=True), seed, fullgraph=True)
-            for seed in range(FIRST, FIRST + PROGRAMS // 3)]
-    assert sum(made) > len(made) // 10
+    """With fullgraph=True none is refused that does not look at values or hang hooks on them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(FIRST, FIRST + PROGRAMS // 3):
+            assert agree(Lines(seed, quiet=True), seed, fullgraph=True), f"{seed} is refused"
 
 
 def seed_example(x, depth=4):

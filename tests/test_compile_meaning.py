@@ -375,13 +375,9 @@ def test_hooks_that_are_registered_later(fullgraph):
     for _ in range(4):
         compiled(x)
     handle = model.weight.register_hook(lambda g: told.append(1) or g * 2)
-    if fullgraph:
-        with pytest.raises(RuntimeError, match="fullgraph=True: a leaf has hooks"):
-            for _ in range(2):
-                compiled(x)
-    else:
+    for k in range(1, 5):
         compiled(x)
-    assert set(told) == {1} and model.weight.grad.tolist() == [[4.0] * 3] * 3
+        assert len(told) == k and model.weight.grad.tolist() == [[4.0] * 3] * 3
     handle.remove()
     for _ in range(3):
         compiled(x)
@@ -480,12 +476,8 @@ def test_sparse_gradients(fullgraph):
             step(torch.tensor([k % 5, 1]))
         return table.weight.detach()
 
-    try:
-        found = trained(lambda step: torch.compile(step, fullgraph=fullgraph))
-    except RuntimeError as error:
-        assert fullgraph and "a segment without a program" in str(error)
-    else:
-        assert torch.allclose(found, trained(lambda step: step))
+    found = trained(lambda step: torch.compile(step, fullgraph=fullgraph))
+    assert torch.allclose(found, trained(lambda step: step))
     table = nn.Embedding(5, 3, sparse=True)
     looked_up = torch.compile(lambda index: table(index).sum())
     for _ in range(4):

@@ -105,6 +105,7 @@ def test_from_numpy_refuses_what_cannot_be_shared():
 @pytest.mark.parametrize("size", [(2, 3), [2, 3], torch.Size([2, 3])])
 def test_sizes_as_a_sequence(size):
     assert torch.zeros(size).shape == torch.ones(*size).shape == (2, 3)
+    torch.rand(())  # what is remembered of it is not what no sizes at all mean
     assert torch.empty(size=size).shape == (2, 3)
 
 

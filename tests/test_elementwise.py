@@ -184,3 +184,30 @@ def test_polynomials_of_high_degree():
     near_zero = fl.special.legendre_polynomial_p(fl.zeros(1, dtype=fl.float64),
                                                     fl.tensor(5000))
     assert near_zero.item() == pytest.approx(math.sqrt(2 / (math.pi * 5000)), rel=1e-3)
+
+
+#: as calls were written once, and as they are written now
+ONCE = [
+    (lambda x, a: fl.add(x, 3, a), lambda x, a: fl.add(x, a, alpha=3)),
+    (lambda x, a: x.clone().add_(-0.5, a), lambda x, a: x.clone().add_(a, alpha=-0.5)),
+    (lambda x, a: x.sub(2, a), lambda x, a: x.sub(a, alpha=2)),
+    (lambda x, a: x.clone().addcmul_(0.5, a, x), lambda x, a: x.clone().addcmul_(a, x, value=0.5)),
+    (lambda x, a: x.addcdiv(0.5, a, x), lambda x, a: x.addcdiv(a, x, value=0.5)),
+    (lambda x, a: fl.addmm(2, x, 3, a, a), lambda x, a: fl.addmm(x, a, a, beta=2, alpha=3)),
+    (lambda x, a: fl.addmm(2, x, a, a), lambda x, a: fl.addmm(x, a, a, beta=2)),
+    (lambda x, a: x.addmm(2, 3, a, a), lambda x, a: x.addmm(a, a, beta=2, alpha=3)),
+    (lambda x, a: x.clone().addr_(2, a[0], a[1]), lambda x, a: x.addr(a[0], a[1], beta=2)),
+]
+
+
+@pytest.mark.parametrize(("once", "now"), ONCE)
+def test_numbers_given_before_tensors(once, now):
+    x = (fl.arange(9.0).view(3, 3) + 1).requires_grad_()
+    a = (fl.arange(9.0).view(3, 3) / 7 - 0.3).requires_grad_()
+    with pytest.warns(UserWarning, match="overload of add|overload of sub") as told:
+        found = once(x, a)
+    assert told[0].filename == __file__
+    assert found.equal(now(x, a))
+    for mine, theirs in zip(fl.autograd.grad(found.sum(), (x, a)),
+                            fl.autograd.grad(now(x, a).sum(), (x, a)), strict=True):
+        assert mine.equal(theirs)

@@ -214,6 +214,20 @@ def test_copies_convert_to_what_is_written(dtype):
     assert torch.equal(columns[:, 1], wanted) and not columns[:, 0].any()
 
 
+# -- results that were put together inside an op ---------------------------------------------------
+
+
+@pytest.mark.parametrize("layer", [
+    torch.nn.GroupNorm(2, 4), torch.nn.InstanceNorm2d(4, affine=True), torch.nn.BatchNorm2d(4)])
+def test_what_a_layer_returns_can_be_changed_in_place(layer):
+    """Its memory may have been another tensor's inside; the graph knows the result only."""
+    x = torch.randn(2, 4, 3, 3, requires_grad=True)
+    (expected,) = torch.autograd.grad(torch.relu(layer(x)).square().sum(), x)
+    y = layer(x)
+    y.relu_()
+    assert torch.autograd.grad(y.square().sum(), x)[0].allclose(expected)
+
+
 # -- the same change again -------------------------------------------------------------------------
 
 

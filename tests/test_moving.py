@@ -109,6 +109,23 @@ def test_parts_replaced_leave_the_original_alone():
     assert x.tolist() == [[0.0] * 3] * 2
 
 
+@pytest.mark.parametrize("copy", [
+    lambda x: x.repeat(3, 1), lambda x: x.repeat(1, 1), lambda x: x.t().repeat(1, 1),
+    lambda x: x.repeat_interleave(3, 0), lambda x: x.tile(2),
+    lambda x: x.expand(3, 4)[:, 0].ravel(),
+    lambda x: pad(x, (0, 0), mode="reflect"), lambda x: pad(x[None], (-1, 0), mode="circular"),
+    lambda x: torch.nn.functional.pixel_shuffle(x[None], 1)])
+def test_repeated_and_padded_tensors_have_memory_of_their_own(copy):
+    """Also where a view with strides of zero would show the same elements."""
+    x = torch.zeros(1, 4)
+    x.as_strided((4,), (1,))[:] = torch.arange(4.0)
+    y = copy(x)
+    before = y.clone()
+    y.view(-1)[0] += 7
+    assert x.tolist() == [[0, 1, 2, 3]]
+    assert (y != before).sum() == 1
+
+
 def test_one_hot():
     found = torch.nn.functional.one_hot(torch.tensor([[0, 2]]))
     assert found.tolist() == [[[1, 0, 0], [0, 0, 1]]]

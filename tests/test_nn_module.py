@@ -58,6 +58,14 @@ def test_reading_a_parameter_is_a_plain_lookup(net):
     assert net._parameters["scale"] is net.scale
 
 
+def test_getattr_by_its_own_name(net):
+    """Programs that number their layers call it so, and wrappers call their parent's."""
+    for name, value in [*net.named_parameters(recurse=False), *net.named_children()]:
+        assert net.__getattr__(name) is value
+    with pytest.raises(AttributeError, match="no attribute 'layer_7'"):
+        net.__getattr__("layer_7")
+
+
 def test_views_write_through(net):
     other = nn.Parameter(flambeau.zeros(2))
     net._parameters["scale"] = other

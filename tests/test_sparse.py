@@ -211,6 +211,17 @@ def test_hooks_see_the_sparse_gradient():
     assert seen == [True] and table.grad.to_dense()[1].tolist() == [4.0, 4.0]
 
 
+def test_legacy_constructors():
+    at = torch.tensor([[0, 1, 1], [2, 0, 2]])
+    x = torch.sparse.FloatTensor(at, torch.tensor([3.0, 4.0, 5.0]), torch.Size([2, 3]))
+    assert x.is_sparse and x.to_dense().tolist() == [[0, 0, 3], [4, 0, 5]]
+    assert torch.sparse.LongTensor(2, 3).shape == (2, 3)
+    assert isinstance(x, torch.sparse.FloatTensor) and not isinstance(x, torch.sparse.LongTensor)
+    assert not isinstance(x.to_dense(), torch.sparse.FloatTensor)
+    with pytest.raises(TypeError, match="int64"):
+        torch.sparse.FloatTensor(at, torch.tensor([3, 4, 5]))
+
+
 def test_frequency_scaling_needs_a_dense_gradient():
     table = torch.ones(4, 2, requires_grad=True)
     look = torch.tensor([1, 1])

@@ -259,6 +259,12 @@ def test_duck_typed_tensors():
     with pytest.raises(TypeError, match=r"no implementation found for 'torch\.exp'"):
         torch.exp(Answer())
     assert torch.overrides.has_torch_function((1, Answer()))
+
+    class Told:
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func.__name__, args[0] is self  # a method of the argument, as older programs do
+
+    assert torch.exp(Told()) == ("exp", True)
     assert torch.overrides.is_tensor_like(Answer())
 
 
@@ -269,6 +275,9 @@ def test_numbers():
     x = torch.tensor(3)
     assert int(x) == 3 and float(x) == 3.0 and [10, 20, 30, 40][x] == 40 and bool(x)
     assert f"{torch.tensor(1.5):.3f}" == "1.500" and hash(x) == id(x)
+    assert 2 in torch.arange(3) and 2.5 not in torch.arange(3) and x in torch.full((2, 2), 3)
+    with pytest.raises(RuntimeError, match="only supports Tensor or scalar"):
+        assert "3" in torch.arange(4)
     with pytest.raises(RuntimeError, match="ambiguous"):
         bool(torch.ones(2))
     with pytest.raises(TypeError, match="0-d"):

@@ -4,9 +4,30 @@ import flambeau
 
 from . import config
 
-__all__ = ["config", "disable", "explain", "is_compiling", "reset"]
+__all__ = ["allow_in_graph", "config", "disable", "explain", "graph_break", "is_compiling",
+           "mark_dynamic", "optimize", "reset"]
 
 disable = flambeau.compiler.disable
 explain = flambeau.compiler.explain
 is_compiling = flambeau.compiler.is_compiling
 reset = flambeau.compiler.reset
+
+
+def allow_in_graph(fn):
+    """The function, or functions, themselves: what they call is recorded like anything else."""
+    return [allow_in_graph(each) for each in fn] if isinstance(fn, (list, tuple)) else fn
+
+
+def graph_break(msg: str = "") -> None:
+    """Ends a graph in PyTorch. Here real Python runs between ops anyway, so nothing ends."""
+
+
+def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None) -> None:
+    """Says that sizes along a dimension will change: a program is made for every size met."""
+    for d in (index,) if isinstance(index, int) else index:
+        t.size(d)  # refuses a dimension that is not there
+
+
+def optimize(backend="inductor", *, nopython=False, **options):
+    """`compile` as a decorator, as it was called before there was `compile`."""
+    return lambda fn: flambeau.compile(fn, fullgraph=nopython)

@@ -5,10 +5,12 @@
     tape       what ops ask of the machine: launches on buffers
     simplify   what nobody needs is not computed
     fuse       launches that share a loop
+    arrange    in which order, so that less memory is needed
     place      buffers that share bytes
     program    one native call
     reverse    the way back, as a program of its own
     script     a whole call without Python, for fullgraph=True
+    actions    what such a call does, one after the other
     names      what that call may depend on besides its arguments
     gradients  and the gradients that it finds and leaves
     verify     programs against their op calls, made one by one

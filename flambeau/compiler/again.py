@@ -11,8 +11,8 @@ from .casting import recast, within
 from .segment import Result, Same, Several, Step
 
 
-def made_again(step: Step, outside: list[Tensor], numbers: list[float], twins: list, run,
-               take) -> None:
+def made_again(step: Step, outside: list[Tensor], numbers: list[float],
+               twins: list | dict, run, take) -> None:
     """Make the calls of a path as they were made: run makes each, take has its new tensors.
 
     Those are expected to be put into `twins`. Gradients of leaves are what they were before each

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import threading
 import warnings
 import weakref
 from typing import Any
@@ -13,7 +14,6 @@ from ..engine.modes import gradient_watchers, is_watched, odd_threads
 from .casting import casting
 from .names import changed, everything, names_of, tensors_of
 from .report import Report
-from .script import Script
 from .segment import Step
 from .trace import ANOTHER_PATH, Tracer
 
@@ -39,6 +39,7 @@ class Compiled:
     def __init__(self, function, fullgraph: bool = False, verify: int = 0):
         self.function, self.fullgraph, self.verify = function, fullgraph, verify
         functools.update_wrapper(self, function, updated=())
+        self.turn = threading.Lock()  # held by the thread whose call is compiled
         self.reset()
         _all.add(self)
 
@@ -47,34 +48,41 @@ class Compiled:
         self.roots: dict = {}    # paths, by what autocast does
         self.report = Report(getattr(self.function, "__name__", type(self.function).__name__))
         self.apart: list = []    # (kind of call, its paths) that parted from those on the way
-        self.scripts: list[Script] = []  # the one played last comes first
+        self.scripts: list[Any] = []  # the one played last comes first
         self.trained: list = []  # leaves whose gradients the last traced call had to do with
         self.met: list = []      # tensors from outside that the last traced call used
         self.tagged: list = []   # parameters and buffers of modules that the function reaches
         self.bound: list = []    # what the function's code takes from around it
         self.changes = -1
         self.idle: list[Tracer] = []
-        self.given_up = False
+        self.given_up = self.told = False
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args, **kwargs):
-        if eager.tracers or self.given_up or (odd_threads and is_watched()):
+        if eager.tracers or self.given_up or (odd_threads and is_watched()) or (
+                not self.turn.acquire(False)):  # another thread is in it
             return self.function(*args, **kwargs)
-        writing = None
-        if self.fullgraph and not self.verify:
+        try:
+            return (self._whole if self.fullgraph else self._traced)(args, kwargs)
+        finally:
+            self.turn.release()
+
+    def _whole(self, args, kwargs):
+        """A call without Python, if one like it was made before."""
+        from .script import Script  # segments have no need of it
+
+        if not self.verify:
             for k, script in enumerate(self.scripts):
                 found = script.play(args, kwargs)
                 if found is not None:
                     if k:
                         self.scripts.insert(0, self.scripts.pop(k))
                     return found[0]
-        if self.fullgraph:
-            writing = Script(self.function, args, kwargs, self.met)
-        return self._traced(args, kwargs, writing)
+        return self._traced(args, kwargs, Script(self.function, args, kwargs, self.met))
 
-    def _traced(self, args, kwargs, writing):
+    def _traced(self, args, kwargs, writing=None):
         report = self.report
         report.calls += 1
         cast = casting()
@@ -124,10 +132,22 @@ class Compiled:
                 # The next call of this kind learns its path as a whole, and others keep theirs.
                 self.apart = [(kind, Step()), *(
                     row for row in self.apart if row[0] != kind)][:SCRIPTS]
+            elif writing.effect is not None:
+                if not tracer.captured:
+                    self._tell_of(writing.effect)
             elif not tracer.captured:
                 raise RuntimeError(f"compile: {report.name} cannot be one program with "
-                                   f"fullgraph=True: {writing.reason}")
+                                   f"fullgraph=True: {writing.reason}{writing.line}")
         return result
+
+    def _tell_of(self, effect: str) -> None:
+        """Once: what Python changes in every call is what Python has to be there for."""
+        if not self.told:
+            self.told = True
+            warnings.warn(
+                f"compile: {self.report.name} changes {effect} in every call, so Python is not "
+                "skipped with fullgraph=True: its op calls run as programs, and what is around "
+                "them as ever.", stacklevel=5)
 
     def _reached(self) -> list:
         """Tensors that the function's code can reach without being given them."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
+from weakref import getweakrefcount
 
 from ..engine import eager, subclass
 from ..engine.modes import modes
@@ -14,9 +16,9 @@ from .again import another, made_again
 from .casting import within
 from .overlap import homes_of
 from .phantom import GRAPH, HAS_NODE, extent_of, plain, state_of, traced
-from .reverse import boundary_of, graph_is_ours, rehearse
-from .segment import Chain, Result, Same, Several, Step
-from .tape import Recorder, release_quarantine
+from .reverse import boundary_of, graph_is_ours, rehearse, step_of
+from .segment import Chain, Result, Same, Several, Step, with_bases
+from .tape import Recorder
 
 
 class Unkeyed(Exception):
@@ -36,14 +38,15 @@ class Capture:
     captured: bool
     added: int
     known: dict[int, int]
+    memory: dict[int, int]
     values: list[Tensor]
-    twins: list[Tensor]
+    twins: dict[int, Tensor]    # of values that Python may use again
     outside: list[Tensor]
     seen: list[tuple]
     numbers: list[float]
     tagged: list[Tensor]
     boundaries: list[tuple]
-    nodes: Any = ()
+    nodes: dict[int, Any]
     phantom: Callable
     flush: Callable
     live: Callable
@@ -58,13 +61,14 @@ class Capture:
         """Run an op call for real, and add it to the tree."""
         self._begin()
         self._catch_up()
+        self._let_go()
         fresh = [another(v) for v in numbers]
         self.recorder.know(fresh, len(self.numbers))
         swap = iter(fresh)
         real = [self._real(a, swap) for a in args]
         named = {k: self._real(v, swap) for k, v in kwargs.items()}
-        before = [(t.sig, t.node is not None) for t in self.twins]
-        nodes = [t.node for t in self.twins]
+        before = self._states()
+        nodes = {k: t.node for k, t in self.twins.items()}
         try:
             result = self._recorded(subclass.function_of(op), real, named)
         except BaseException:
@@ -78,7 +82,9 @@ class Capture:
                 made, template = self._wrapped(result)
             except Unkeyed as why:
                 reason = str(why)
-                del self.values[first:], self.twins[first:], self.chain.results[first:]
+                for k in range(first, len(self.values)):
+                    del self.twins[k]
+                del self.values[first:], self.chain.results[first:]
                 self.known.clear()
                 self.seen.clear()
                 self._catch_up()
@@ -101,6 +107,25 @@ class Capture:
         self.chain.homes += homes_of(self.outside[self.added:])
         self.added = len(self.outside)
         self.seen = [(x.sig, x.node) for x in self.outside]
+
+    def _let_go(self) -> None:
+        """Forget the twins in memory that Python has no tensor of any more.
+
+        Nobody can use them, or change them by way of a view; what the way back needs of them is
+        kept by the graph, as it is in eager. Only of a step that Python has a result of all results
+        are needed, see reverse.py.
+        """
+        values, twins = self.values, self.twins
+        held = {id(t.mem) for k, t in twins.items()
+                if getrefcount(values[k]) > 2 or getweakrefcount(values[k])} | self.memory.keys()
+        steps = {step_of(t) for t in twins.values() if t.node is not None and id(t.mem) in held}
+        for k in [k for k, t in twins.items()
+                  if id(t.mem) not in held and (t.node is None or step_of(t) not in steps)]:
+            del twins[k]
+
+    def _states(self) -> dict[int, tuple]:
+        """What an op that changes a value in place may change of it."""
+        return {k: (t.sig, t.node is not None) for k, t in self.twins.items()}
 
     def _recorded(self, function, real, named):
         self._untag()
@@ -145,7 +170,7 @@ class Capture:
         raise Unkeyed(f"a result of type {kind.__name__}")
 
     def _known_result(self, result: Tensor):
-        for number, twin in enumerate(self.twins):
+        for number, twin in self.twins.items():
             if twin is result:
                 return self.values[number], Same(number)
         code = self.known.get(id(result))
@@ -161,7 +186,7 @@ class Capture:
             raise Unkeyed("a result in memory nobody named")
         self.recorder.seen(place)
         made = self._result(result, place)
-        self.twins.append(result)
+        self.twins[len(self.values)] = result
         self.chain.results.append(made)
         return self.phantom(made), made
 
@@ -169,7 +194,7 @@ class Capture:
         """What is to be made of a tensor next time."""
         made = Result(twin.sig, place, twin.node is not None)
         if hasattr(twin, "base"):
-            known = {id(t): k for k, t in enumerate(self.twins)}
+            known = {id(t): k for k, t in self.twins.items()}
             known |= {id(x): -1 - k for k, x in enumerate(self.outside)}
             made.base, made.known = known.get(id(twin.base)), _knows(twin.base, twin)
         return made
@@ -181,7 +206,7 @@ class Capture:
                 return "it gives a tensor from outside another place in the graph"
         return None
 
-    def _broken(self, op, key, reason: str, result, nodes=()):
+    def _broken(self, op, key, reason: str, result, nodes: dict | None = None):
         """The op has run; the path goes on after it with a new segment.
 
         nodes: what values were in the graph before it, which is where the segment ends.
@@ -189,9 +214,9 @@ class Capture:
         self.step.children[key] = Step(reason=reason)
         self.report.broke(op, reason)
         given = self._given_back(result)
-        self.nodes = nodes
+        self.nodes = nodes or {}
         self.flush(f"{getattr(op, 'name', op)}: {reason}")
-        self.nodes = ()
+        self.nodes = {}
         self.trace_on(given)
         return given
 
@@ -223,8 +248,8 @@ class Capture:
         step.call = (op, [self._coded(a) for a in args],
                      {k: self._coded(v) for k, v in kwargs.items()})
         step.values, step.outside = len(self.values), len(self.outside)
-        step.changes = [(k, (t.sig, t.node is not None)) for k, (t, was) in enumerate(
-            zip(self.twins, before, strict=False)) if (t.sig, t.node is not None) != was]
+        now = self._states()
+        step.changes = [(k, now[k]) for k, was in before.items() if now[k] != was]
         for k, change in step.changes:
             self.change(k, change)
         step.parent = self.step
@@ -250,7 +275,8 @@ class Capture:
         for leaf, _, twin in phantoms:
             leaf._grad = twin
         self._begin()
-        twins = [(t.sig, t.node is not None) for t in self.twins]
+        self._let_go()
+        states = self._states()
         real = [self._real(a, iter(())) for a in (x, gradient)]
         self._recorded(op.run, [*real, retain], {})
         reason = self.recorder.reason
@@ -273,11 +299,11 @@ class Capture:
             end.reverse = None  # the graph has been walked: the way back is learnt another time
             return
         step = self._new_step(op, (x, gradient, retain), {}, key, [],
-                              [(k, result) for k, result, _ in changed], twins)
+                              [(k, result) for k, result, _ in changed], states)
         step.backward, step.grads = True, coded
         for k, result, g in changed:
             self.recorder.seen(result.place)
-            self.twins.append(g)
+            self.twins[len(self.values)] = g
             self.chain.results.append(result)
             self.outside[k]._grad = self.phantom(result)
         step.values = len(self.values)
@@ -303,7 +329,7 @@ class Capture:
                 else:
                     self.recorder.seen(place)
                     self.chain.results.append(self._result(twin, place))
-                self.twins.append(twin)
+                self.twins[len(self.twins)] = twin
             self.chain.add(self.recorder)
 
         numbers = [another(v) for v in self.numbers]
@@ -331,7 +357,8 @@ class Capture:
         nodes = self.nodes
         self._swap_nodes(nodes)
         try:
-            wanting = [k for k in live if self.twins[k].node is not None]
+            wanting = [k for k in with_bases(live, self.chain.results)
+                       if self.twins[k].node is not None]
             if wanting:
                 step.reverse = rehearse(self, wanting)
         finally:
@@ -340,11 +367,11 @@ class Capture:
         self.become_all(self.twins)
         self.restore_boundaries()
         self.twins.clear()
-        release_quarantine()
 
     def _swap_nodes(self, nodes) -> None:
-        for k, twin in enumerate(self.twins[:len(nodes)]):
-            twin.node, nodes[k] = nodes[k], twin.node
+        for k, node in nodes.items():
+            twin = self.twins[k]
+            twin.node, nodes[k] = node, twin.node
 
     def restore_boundaries(self) -> None:
         """Tensors from outside are again where they were in the graph."""
@@ -352,10 +379,11 @@ class Capture:
             if x.node is boundary:
                 x.node = node
 
-    def become_all(self, twins) -> None:
-        """Make all phantoms what their twins are, views of one another as those are."""
-        known = {id(twin): x for x, twin in zip(self.values, twins, strict=True)}
-        for x, twin in zip(self.values, twins, strict=True):
+    def become_all(self, twins: dict[int, Tensor]) -> None:
+        """Make phantoms what their twins are, views of one another as those are."""
+        pairs = [(self.values[k], twin) for k, twin in twins.items()]
+        known = {id(twin): x for x, twin in pairs}
+        for x, twin in pairs:
             self.become(x, twin)
             if hasattr(twin, "base"):
                 x.base = known.get(id(twin.base), twin.base)

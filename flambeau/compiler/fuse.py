@@ -83,18 +83,20 @@ def _home(step, loops, waiting) -> Group | None:
 
 def _loops(step):
     """What a pointwise kernel walks, or None of anything else."""
-    if not isinstance(step, Launch) or step.kernel is None:
+    if not isinstance(step, Launch) or not is_pointwise(step.kernel) or any(
+            o.dtype.compute is not o.dtype for o in step.kernel.operands):
         return None
     kernel = step.kernel
-    if kernel.reduced or kernel.lanes != "kept" or any(kernel.indirect) or any(
-            o.dtype.compute is not o.dtype for o in kernel.operands) or len(kernel.stages) != 1 or (
-            kernel.stages[0][0] != "row"):
-        return None
-    for store in kernel.stages[0][1]:
-        if store.coordinates is not None or store.combine or ex.leaves(store.value, "index") or (
-                ex.leaves(store.value, "load")):
-            return None
     return ("dense", step.args[-1]) if kernel.dense else step.words[1:1 + kernel.kept]
+
+
+def is_pointwise(kernel: Kernel | None) -> bool:
+    """Whether a kernel makes of the elements of one place, wherever that is, those of the same."""
+    if kernel is None or kernel.reduced or kernel.lanes != "kept" or any(kernel.indirect) or (
+            [kind for kind, _ in kernel.stages] != ["row"]):
+        return False
+    return not any(store.coordinates is not None or store.combine or ex.leaves(
+        store.value, "index") or ex.leaves(store.value, "load") for store in kernel.stages[0][1])
 
 
 class Access:

@@ -7,12 +7,14 @@ back may reach, or whose gradient Python changes, where programs end and calls b
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
+from sys import getrefcount
 from typing import Any
 
 from ..engine.tensor import Tensor
 from .phantom import plain
-from .sources import Fixed, Held, Player
+from .sources import Fixed, Given, Held, Player
 
 
 def gradient_of(leaf: Tensor):
@@ -22,6 +24,12 @@ def gradient_of(leaf: Tensor):
 
 def all_have_gradients(leaves: Iterable[Tensor]) -> bool:
     return all(gradient_of(leaf) is not None for leaf in leaves)
+
+
+#: in place of a gradient that there was
+_GONE = object()
+#: references to one that only the table of first ones has, seen through a name
+_OURS = 3
 
 
 class Gradients:
@@ -63,6 +71,20 @@ class Gradients:
             self.held.append((self.leaves[leaf], plain(x.sig)))
         return self._sources[id(x)]
 
+    def let_go(self, tagged: list[Tensor]) -> None:
+        """Forget gradients that leaves had and that nobody can use any more: their memory is there
+        for new ones. tagged: traced tensors, which a trace holds as well."""
+        traced = Counter(map(id, tagged))
+        gone = set()
+        for k in [k for k, g in self.first.items() if g is not None and g is not self.now[k]]:
+            g = self.first[k]
+            if id(g) not in self._sources and getrefcount(g) == (
+                    _OURS + traced[id(g)] + (id(g) in self.reached)):
+                self.first[k] = _GONE
+                self.reached.pop(id(g), None)
+                gone.add(id(g))
+        tagged[:] = [x for x in tagged if id(x) not in gone]
+
     def release(self) -> None:
         """Let go of gradients as they were."""
         for table in (self.leaves, self.first, self.now, self.reached):
@@ -94,6 +116,7 @@ class Presence:
     def __init__(self, gradients: Gradients, source: Callable):
         rows = [(source(leaf), gradients.first[k] is not None)
                 for k, leaf in gradients.leaves.items()]
+        rows = [row for row in rows if type(row[0]) in (Given, Fixed)]  # others are not there yet
         self.given = [(s.number, there) for s, there in rows if type(s) is not Fixed]
         self.missing = [s.tensor for s, there in rows if type(s) is Fixed and not there]
         self.there = [s.tensor for s, there in rows if type(s) is Fixed and there]

@@ -55,6 +55,19 @@ def changed(bound) -> bool:
     return False
 
 
+def changed_name(scalars, bound) -> str | None:
+    """A name that stands for something else than it did, if there is one."""
+    rows = [row for row in scalars if now(*row[:2]) != row[2]]
+    rows += [row for row in bound if changed([row])]
+    if not rows:
+        return None
+    owner, name, _ = rows[0]
+    if isinstance(name, str) and name is not _SIZE and owner.__class__ is not types.CellType:
+        return repr(name)
+    return "a variable around it" if owner.__class__ is types.CellType else (
+        f"a {type(owner).__name__}")
+
+
 def now(owner, name):
     """What a cell or a container has under a name; `_NOTHING` if nothing."""
     if owner.__class__ is types.CellType:
@@ -121,7 +134,7 @@ class _Search:
             for module in value.modules():
                 self.look_into_module(module, depth)
         elif (own := _own(value)) and "param_groups" not in own:
-            if not any(_is_ours(cls.__module__) for cls in type(value).__mro__[:-1]):
+            if not any(is_ours(cls.__module__) for cls in type(value).__mro__[:-1]):
                 self.objects.add(id(own))  # no code of the library reads them
             self.take([(own, name, v) for name, v in own.items()], depth)
             self.look_into_class(type(value), depth)
@@ -140,7 +153,7 @@ class _Search:
     def look_into_class(self, cls: type, depth: int) -> None:
         """Names that its methods take from around them."""
         for one in cls.__mro__:
-            if id(one) not in self.met and one is not object and not _is_ours(one.__module__):
+            if id(one) not in self.met and one is not object and not is_ours(one.__module__):
                 self.met.add(id(one))
                 for function in list(vars(one).values()):
                     if isinstance(function, types.FunctionType):
@@ -172,14 +185,15 @@ def _elements(container) -> Iterator[tuple]:
         yield container, name, value
 
 
-def _is_ours(module: str) -> bool:
+def is_ours(module: str) -> bool:
+    """Whether a module is the library, or comes with Python and keeps nothing of the user's."""
     return module.partition(".")[0] in ("flambeau", "torch", "builtins", "functools")
 
 
 def _is_library(value) -> bool:
     """Whether a value belongs to the library and holds nothing of the user's."""
     if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
-        return _is_ours(value.__module__ or "builtins")
+        return is_ours(value.__module__ or "builtins")
     return type(value).__module__.startswith("flambeau.compiler")
 
 

@@ -8,16 +8,22 @@ Memory that outlives the call (results) is taken anew on every run; all else lie
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import hashlib
 import struct
+import threading
 from array import array
 from functools import cached_property
 
 from ..core.kernel import param_kinds
 from ..devices.cpu.bridge import function_at, jit, wrapper_ir
-from ..devices.cpu.compile import ADDRESSES, addresses, cache
-from ..devices.cpu.memory import allocate, pool_of
+from ..devices.cpu.compile import ADDRESSES, cache
+from ..devices.cpu.memory import allocate, pool_of, reserve, return_idle_pages
+from ..devices.cpu.objects import loaded
+from .arrange import arranged
+from .epilogue import Finished, parts
+from .glue import finish_text
 from .place import Placement
 from .tape import Check, Launch, Live, Place
 
@@ -29,7 +35,8 @@ class Program:
     """Launches and where their memory is; compiled on first use."""
 
     def __init__(self, launches, buffers, constants, filled, results, keep):
-        self.launches, self.sizes = launches, buffers
+        self.launches = launches = arranged(launches, buffers, {*results})
+        self.sizes = buffers
         self.constants = constants      # bytes
         self.filled = filled            # buffer -> its first contents, b"" for zeros
         self.results = results          # buffers whose memory outlives a run, in order
@@ -42,10 +49,12 @@ class Program:
                                 if isinstance(a, Live)), default=-1)
         # Routines, and addresses of what they read: those differ by process, but the program's code
         # does not, so that another process finds it on disk.
-        calls = [s for s in launches if isinstance(s, Launch) and s.kernel is None]
+        calls = [s for step in launches for s in parts(step)
+                 if isinstance(s, Launch) and s.kernel is None]
         self.routines = list(dict.fromkeys(ADDRESSES[s.function] for s in calls))
         self.foreign = list(dict.fromkeys(
             a for s in calls for a in s.args if type(a) is int and a > 1 << 32))
+        self.idle = threading.Lock()    # held by who runs it
         self.checks = [step for step in launches if isinstance(step, Check)]
         self._data()
 
@@ -60,9 +69,8 @@ class Program:
         def put(key, raw: bytes) -> None:
             nonlocal size
             self.at[key] = size
-            padded = raw + bytes(-len(raw) % _ALIGN)
-            chunks.append(padded)
-            size += len(padded)
+            chunks.append(raw)
+            size += -(-len(raw) // _ALIGN) * _ALIGN
 
         for number, step in enumerate(self.launches):
             if isinstance(step, Launch) and step.words is not None:
@@ -74,15 +82,33 @@ class Program:
                 put(("filled", number), raw or bytes(self.sizes[number]))
             elif raw:
                 put(("filled", number), raw)
-        whole = b"".join(chunks)
-        self.data = allocate(max(1, len(whole)))
-        ctypes.memmove(self.data.address, whole, len(whole))
-        self.arena = allocate(max(1, self.placement.size))
+        self.data = allocate(max(1, size))
+        ctypes.memset(self.data.address, 0, self.data.nbytes)
+        for at, raw in zip(self.at.values(), chunks, strict=True):
+            ctypes.memmove(self.data.address + at, raw, len(raw))
+        # What lay in free lists for ops one by one is not needed as well as an arena.
+        return_idle_pages()
+        self.arena = reserve(max(1, self.placement.size))
 
     # -- running -------------------------------------------------------------------------------
 
     def run(self, pointers, numbers) -> list:
         """Run on outside memory; the storages of the results."""
+        if not self.idle.acquire(False):  # another thread is in it, perhaps without the GIL
+            return self._beside().run(pointers, numbers)
+        try:
+            return self._run(pointers, numbers)
+        finally:
+            self.idle.release()
+
+    def _beside(self) -> Program:
+        """The same program on an arena of its own."""
+        other = copy.copy(self.prepare())
+        other.idle, other.arena = threading.Lock(), reserve(max(1, self.placement.size))
+        other._own_table(self.table)
+        return other
+
+    def _run(self, pointers, numbers) -> list:
         code = self.code
         made = [taken(pool, n) for pool, n in self.pools]
         table = self.table
@@ -116,14 +142,10 @@ class Program:
     def code(self):
         """The native function (table, where to say what failed, work)."""
         before = 2 + len(self.results) + self.outside + self.numbers
-        self.table = array("q", [0] * before + self.foreign + self.routines)
+        self._own_table([0] * before + self.foreign + self.routines)
         self.foreign_at = {a: before + k for k, a in enumerate(self.foreign)}
         first = before + len(self.foreign)
         self.routine_at = {a: first + k for k, a in enumerate(self.routines)}
-        self.table[0], self.table[1] = self.arena.address, self.data.address
-        self.table_address = self.table.buffer_info()[0]
-        self.failed = array("q", (0, 0, 0))
-        self.failed_address = self.failed.buffer_info()[0]
         self.work = sum(_work(step, self.sizes) for step in self.launches)
         body, called = self.ir()
         digest = hashlib.sha256(body.encode()).hexdigest()
@@ -131,10 +153,18 @@ class Program:
         add = jit().publish
         for symbol, address in called.items():
             add(symbol, address)
-        text = body.replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False)
-        wrapper, self.entry = addresses(
-            cache().key(f"{name} {digest}"), (f"{name}_py", name), lambda: text)
+        wrapper, self.entry = loaded(
+            cache().key(f"{name} {digest}"), (f"{name}_py", name),
+            lambda: body.replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False))
         return function_at(wrapper, name)
+
+    def _own_table(self, words) -> None:
+        """What the native function reads of a run, and where it says what failed."""
+        self.table = array("q", words)
+        self.table[0], self.table[1] = self.arena.address, self.data.address
+        self.table_address = self.table.buffer_info()[0]
+        self.failed = array("q", (0, 0, 0))
+        self.failed_address = self.failed.buffer_info()[0]
 
     def prepare(self) -> Program:
         _ = self.code
@@ -177,7 +207,9 @@ class Program:
             elif number in self.placement.constant:
                 root, offset = base(1), self.at["filled", number] + place.offset
             else:
-                root, offset = base(0), self.placement.offsets[number] + place.offset
+                host = self.placement.hosts.get(number)
+                root = base(0 if host is None else order[host])
+                offset = self.placement.offsets[number] + place.offset
             return root if offset == 0 else emit(f"getelementptr i8, ptr {root}, i64 {offset}")
 
         def fill(number: int, raw: bytes) -> None:
@@ -199,14 +231,9 @@ class Program:
                 fills.setdefault(self.placement.first[b], []).append((b, raw))
             else:  # handed out as it is
                 fill(b, raw)
-        checks = 0
-        for number, step in enumerate(self.launches):
-            for b, raw in fills.get(number, ()):
-                fill(b, raw)
-            if isinstance(step, Check):
-                _check(step, checks, pointer, emit, lines)
-                checks += 1
-                continue
+
+        def given(step: Launch, number: int) -> list[str]:
+            """Arguments of a launch, each with its type."""
             args = []
             for i, a in enumerate(step.args):
                 if isinstance(a, Place):
@@ -224,22 +251,70 @@ class Program:
                     args.append(f"i64 {emit(f'load i64, ptr {at}')}")
                 else:
                     args.append(_scalar(step, i, a))
+            return args
+
+        def code_of(step: Launch, args: list[str]) -> str:
+            """What a launch calls."""
             address = ADDRESSES[step.function]
             if step.kernel is None and not by_name:
-                code = base(self.routine_at[address])
-            else:
-                symbol = _code_name(step)
-                called[symbol] = address
-                types = ", ".join(a.split()[0] for a in args)
-                declared.setdefault(symbol, f"declare void @{symbol}({types})")
-                code = f"@{symbol}"
-            lines.append(f"  call void {code}({', '.join(args)})")
+                return base(self.routine_at[address])
+            symbol = _code_name(step)
+            called[symbol] = address
+            types = ", ".join(a.split()[0] for a in args)
+            declared.setdefault(symbol, f"declare void @{symbol}({types})")
+            return f"@{symbol}"
+
+        glue: list[str] = []
+
+        def finish_with(step: Finished, number: int, args: list[str]) -> None:
+            """Let a routine, called with these arguments, have its pieces finished.
+
+            It is given a copy of its words, as they are the same for all who call it.
+            """
+            output, name = step.output, f"finish_{len(glue)}"
+            passed = given(step.then, number)
+            text, held = finish_text(name, code_of(step.then, passed), step.then, passed,
+                                     output.size)
+            glue.append(text)
+            for k, value in enumerate((args[0], *held)):
+                at = emit(f"getelementptr i64, ptr %context, i64 {k}")
+                lines.append(f"  store {value}, ptr {at}")
+            where = emit(f"inttoptr {args[output.argument]} to ptr")
+            lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %words, ptr {where}, "
+                         f"i64 {output.room}, i1 false)")
+            for k, value in enumerate((f"@{name}", "%context")):
+                at = emit(f"getelementptr i8, ptr %words, i64 {output.finish + 8 * k}")
+                lines.append(f"  store ptr {value}, ptr {at}")
+            args[output.argument] = f"i64 {emit('ptrtoint ptr %words to i64')}"
+
+        checks = 0
+        for number, step in enumerate(self.launches):
+            for b, raw in fills.get(number, ()):
+                fill(b, raw)
+            if isinstance(step, Check):
+                _check(step, checks, pointer, emit, lines)
+                checks += 1
+                continue
+            launch = parts(step)[0]
+            args = given(launch, number)
+            if isinstance(step, Finished):
+                finish_with(step, number, args)
+            lines.append(f"  call void {code_of(launch, args)}({', '.join(args)})")
         text = "\n".join([*declared.values(),
                           "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-                          "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+                          "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)", *glue,
                           "define void @PROGRAM(ptr %table, ptr %failed, i64 %work) {", "entry:",
-                          *lines, "  ret void", "}", ""])
+                          *self._rooms(), *lines, "  ret void", "}", ""])
         return text, called
+
+    def _rooms(self) -> list[str]:
+        """Memory for what a routine is told of how to finish its pieces."""
+        found = [step for step in self.launches if isinstance(step, Finished)]
+        if not found:
+            return []
+        words = max(step.output.room for step in found)
+        return [f"  %words = alloca [{words} x i8], align 16",
+                f"  %context = alloca [{max(len(s.then.args) for s in found)} x i64], align 16"]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.launches))
@@ -289,6 +364,8 @@ def _double(value: float) -> str:
 
 def _work(step, sizes: list[int]) -> int:
     """About how many elements a launch goes through; a routine by the memory it works on."""
+    if isinstance(step, Finished):
+        return _work(step.first, sizes) + _work(step.then, sizes)
     if isinstance(step, Check):
         return 0
     if step.words is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from .epilogue import Finished
+
 _HERE = __file__.rpartition("compiler")[0]
 
 
@@ -58,5 +60,7 @@ def _shown(ops: list[str]) -> str:
 def _described(step, program) -> str:
     if program is None:
         return "runs op by op: its gradient cannot be a program"
-    return (f"program: {len(program.launches)} launches from {step.end} recorded ones, "
+    finished = sum(isinstance(launch, Finished) for launch in program.launches)
+    epilogues = f" ({finished} with what follows as an epilogue)" if finished else ""
+    return (f"program: {len(program.launches)} launches{epilogues} from {step.end} recorded ones, "
             f"arena of {program.placement.size} bytes")

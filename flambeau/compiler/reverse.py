@@ -7,13 +7,16 @@ gradients of its results. What it reads of the way forward is kept by every run.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from ..core.dtype import uint8
 from ..engine import backward as bw
 from ..engine.eager import engine
 from ..engine.node import Edge, Hooked, Node, edge_of, kept_values, new_node
-from ..engine.tensor import Tensor, empty, make, signature
+from ..engine.storage import nowhere
+from ..engine.tensor import LEAF, Signature, Tensor, empty, make, signature
 from .again import call, made_again
+from .epilogue import finished
 from .fuse import fused
 from .program import Program
 from .simplify import needed
@@ -27,11 +30,20 @@ class Reverse:
     it may be asked for its gradient, have hooks, or be gone back from while others are not.
     """
 
-    def __init__(self, outputs: list[int], consumed: set[int]):
+    def __init__(self, outputs: list[int], consumed: dict[int, Signature]):
         self.outputs: list[int] = outputs       # values
-        self.consumed: set[int] = consumed      # values whose graph has been walked already
+        self.consumed: set[int] = {*consumed}   # values whose graph has been walked already
         self.parts: list[Part] = []             # in the order in which values were made
-        self.walked = new_node(Consumed(), (), (), (signature(uint8, ()),))
+        #: and the step that each of them is given
+        self.walked = {k: new_node(Consumed(), (), (), (sig,)) for k, sig in consumed.items()}
+        self.gone: dict = {}                    # steps that were walked -> what stands for them
+
+    def ended(self, edge):
+        """What stands for a result of a step that was walked, and that nobody holds."""
+        node, number = _result_of(edge)
+        if (node, number) not in self.gone:
+            self.gone[node, number] = new_node(Consumed(), (), (), (node.sigs[number],))
+        return self.gone[node, number]
 
     def serves(self, wanting) -> bool:
         return {*wanting} <= {*self.outputs} | self.consumed
@@ -51,7 +63,7 @@ class Part:
 
     def __init__(self, outputs: list[int], alike: list[tuple[int, int]]):
         self.outputs, self.alike = outputs, alike   # values; (value, output that it is the same as)
-        self.parents: list[tuple[str, int]] = []    # values, and tensors from outside
+        self.parents: list[tuple[str, Any]] = []    # values, tensors from outside, walked steps
         self.grads: list = []                       # for each of those (signature, place)
         self.expects: list = []                     # signatures of the gradients that are given
         self.sources: list[set] = []                # for each parent the outputs it depends on
@@ -64,7 +76,8 @@ class Part:
     def program(self) -> Program:
         """What the step runs; made when somebody goes back."""
         buffers, constants, filled, ends = self.memory
-        return Program(fused(self.steps, ends), buffers, constants, filled, sorted(ends), [])
+        launches = finished(fused(self.steps, ends), ends)
+        return Program(launches, buffers, constants, filled, sorted(ends), [])
 
 
 class Boundary:
@@ -121,8 +134,8 @@ def _walk(twin: Tensor, tracer) -> set | None:
 def rehearse(tracer, wanting) -> Reverse | None:
     """Record the way back from some values of a segment, if that can be done."""
     recorder, twins = tracer.recorder, tracer.twins
-    consumed = {k for k in wanting if _is_consumed(twins[k])}
-    outputs = [k for k in wanting if k not in consumed]
+    consumed = {k: twins[k].sig for k in wanting if _is_consumed(twins[k])}
+    outputs = _with_siblings(twins, [k for k in wanting if k not in consumed])
     reverse = Reverse(outputs, consumed)
     if not outputs:
         return reverse
@@ -135,7 +148,7 @@ def rehearse(tracer, wanting) -> Reverse | None:
     given = {k: _stand_in(twins[k], recorder) for k in outputs}
     try:
         for node, group in _groups(twins, outputs):
-            part = _part(tracer, node, group, given, first)
+            part = _part(tracer, reverse, node, group, given, first)
             if part is None:
                 return None
             reverse.parts.append(part)
@@ -147,22 +160,40 @@ def rehearse(tracer, wanting) -> Reverse | None:
     return reverse
 
 
+def _with_siblings(twins, outputs: list[int]) -> list[int]:
+    """Values, and one for each other result of the steps that made them: a way back ends at such a
+    step for all of its results or for none."""
+    known = {_result_of(twins[k].node) for k in outputs}
+    steps = {step for step, _ in known if len(step.sigs) > 1}
+    found = [*outputs]
+    for k, twin in twins.items() if steps else ():
+        if twin.node is not None and twin.node is not LEAF:
+            one = _result_of(twin.node)
+            if one[0] in steps and one not in known:
+                known.add(one)
+                found.append(k)
+    return sorted(found)
+
+
 def _groups(twins, outputs) -> list[tuple[Node, list[int]]]:
     """Values by the step that made them, in the order of those steps."""
     found: dict = {}
     for k in outputs:
-        found.setdefault(_step_of(twins[k]), []).append(k)
+        found.setdefault(step_of(twins[k]), []).append(k)
     return sorted(found.items(), key=lambda item: item[0].seq)
 
 
-def _step_of(x: Tensor):
+def step_of(x: Tensor):
+    """The step of the graph that made a tensor."""
     return x.node.node if type(x.node) is Edge else x.node
 
 
-def _part(tracer, node: Node, group: list[int], stand_ins: dict, first: int) -> Part | None:
+def _part(tracer, reverse: Reverse, node: Node, group: list[int], stand_ins: dict,
+          first: int) -> Part | None:
     """Record the way back from what one step made to values made before, and to outside.
 
-    Gradients that stand in for those of values are outside memory from `first` on.
+    Where the graph has been walked already it ends as well: who comes there is told so. Gradients
+    that stand in for those of values are outside memory from `first` on.
     """
     recorder, twins = tracer.recorder, tracer.twins
     results: dict = {}
@@ -170,20 +201,28 @@ def _part(tracer, node: Node, group: list[int], stand_ins: dict, first: int) -> 
         results.setdefault(twins[k].node.number if type(twins[k].node) is Edge else 0, []).append(k)
     part = Part([same[0] for same in results.values()],
                 [(k, same[0]) for same in results.values() for k in same[1:]])
-    sooner = {(_step_of(twins[k]), twins[k].node.number if type(twins[k].node) is Edge else 0): k
-              for k in reversed(stand_ins) if _step_of(twins[k]).seq < node.seq}
-    wanted = [*(("value", k) for k in sorted(sooner.values())),
-              *(("outside", k) for k, x in enumerate(tracer.outside) if x.node is not None)]
+    sooner = {(step_of(twins[k]), twins[k].node.number if type(twins[k].node) is Edge else 0): k
+              for k in reversed(stand_ins) if step_of(twins[k]).seq < node.seq}
+    walked = _walked(node, sooner)
+    if walked is None:
+        return None
+    ours = {_result_of(twins[k].node): reverse.walked[k] for k in reverse.consumed}
+    wanted: list[tuple] = [
+        *(("value", k) for k in sorted(sooner.values())),
+        *(("outside", k) for k, x in enumerate(tracer.outside) if x.node is not None),
+        *(("walked", ours.get(_result_of(edge)) or reverse.ended(edge)) for edge in walked)]
+    targets = [twins[k] if kind == "value" else tracer.outside[k]
+               for kind, k in wanted if kind != "walked"] + [_at(edge) for edge in walked]
     forward = len(recorder.buffers)
     given = [stand_ins[k] for k in part.outputs]
-    cut = {step: step.parents for step, _ in sooner}
+    cut = {step: step.parents for step in (*(step for step, _ in sooner),
+                                           *(_result_of(edge)[0] for edge in walked))}
     for step in cut:
         step.parents = ()
     recorder.start()
     try:
-        grads = bw.grad([twins[k] for k in part.outputs],
-                        [(twins if kind == "value" else tracer.outside)[k] for kind, k in wanted],
-                        given, retain_graph=True, allow_unused=True)
+        grads = bw.grad([twins[k] for k in part.outputs], targets, given, retain_graph=True,
+                        allow_unused=True)
     finally:
         recorder.stop()
         for step, parents in cut.items():
@@ -197,6 +236,43 @@ def _part(tracer, node: Node, group: list[int], stand_ins: dict, first: int) -> 
     part.parents, part.expects = [parent for parent, _ in reached], [g.sig for g in given]
     entries = [first + [*stand_ins].index(k) for k in part.outputs]
     return _finished(part, recorder, [g for _, g in reached], forward, first, entries)
+
+
+def _walked(node: Node, sooner) -> list | None:
+    """Where a way back comes to steps that were walked already, before it comes to values.
+
+    None if it comes to a result that is no value, of a step that made values as well.
+    """
+    ends = {step for step, _ in sooner}
+    found: dict = {}
+    seen, stack = {node}, [*node.parents]
+    while stack:
+        edge = stack.pop()
+        if edge is None or isinstance(edge, Tensor):
+            continue
+        step, number = _result_of(edge)
+        if step in ends:
+            if (step, number) not in sooner:
+                return None
+        elif isinstance(step, Node) and step.kept is None:
+            found[step, number] = edge
+        elif step not in seen:
+            seen.add(step)
+            stack.extend(step.parents)
+    return [*found.values()]
+
+
+def _result_of(edge) -> tuple:
+    """A step, and which of its results."""
+    return (edge.node, edge.number) if type(edge) is Edge else (edge, 0)
+
+
+def _at(edge) -> Tensor:
+    """A tensor at a place of the graph, to ask for its gradient."""
+    node, number = _result_of(edge)
+    x = make(node.sigs[number], nowhere())
+    x.node = edge
+    return x
 
 
 def _stand_in(x: Tensor, recorder) -> Tensor:
@@ -349,7 +425,7 @@ def attach_reverse(tracer, step, variant, results: list) -> None:
     reverse = step.reverse
     for k in variant.wanting:
         if k in reverse.consumed:
-            tracer.values[k].node = reverse.walked
+            tracer.values[k].node = reverse.walked[k]
     if not reverse.parts:
         return
     memory = dict(zip(variant.program.results, results, strict=True))
@@ -358,8 +434,8 @@ def attach_reverse(tracer, step, variant, results: list) -> None:
     for part in reverse.parts:
         kept = (*[tracer.outside[k] for k in part.read],
                 *[make(signature(uint8, (memory[b].nbytes,)), memory[b]) for b in part.saved])
-        parents = tuple([made[k] if kind == "value" else edge_of(tracer.outside[k])
-                         for kind, k in part.parents])
+        parents = tuple([made[k] if kind == "value" else k if kind == "walked"
+                         else edge_of(tracer.outside[k]) for kind, k in part.parents])
         node = new_node(CompiledBack(part, step, tracer.outside, tracer.numbers, {
             k: tracer.values[k] for kind, k in part.parents if kind == "value" and k in live}),
             parents, kept, tuple(part.expects))

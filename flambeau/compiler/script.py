@@ -1,7 +1,7 @@
 """fullgraph: a call that can be made again without Python.
 
 A script is written down while a call follows known paths from its start to its end: the programs
-it ran, the calls in between (an optimizer's step), which tensors came from where, and what was
+it ran, the calls in between (see actions.py), which tensors came from where, and what was
 returned. It is played again as long as its guards hold: signatures of all tensors, other arguments
 by equality, modules unchanged, scalars that the function's code reads, grad mode.
 """
@@ -12,145 +12,33 @@ from types import CellType
 from typing import Any
 
 from ..core.device import default
-from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..engine.eager import module_changes
-from ..engine.modes import INFERENCE, inferring, infers, modes
+from ..engine.modes import modes
 from ..engine.node import Hooked
-from ..engine.tensor import Size, Tensor, make, new
+from ..engine.tensor import Tensor
+from .actions import (
+    Again,
+    Call,
+    Run,
+    Switch,
+    Unscripted,
+    flatten,
+    modes_now,
+    shaped_by_values,
+    unflatten,
+)
 from .casting import casting
-from .gradients import Gradients, Presence, Regrade, all_have_gradients, gradient_of
-from .names import SCALARS, changed, everything, now
+from .gradients import Gradients, Presence, Regrade, gradient_of
+from .names import SCALARS, changed, changed_name, everything, now
 from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, plain, state_of
-from .replay import CHANGED, Replay
-from .reverse import attach_reverse, has_hooks
-from .segment import tie
-from .sources import SOURCES, Fixed, Given, Made, Overlaps, Player
+from .report import where
+from .reverse import has_hooks
+from .sources import SOURCES, Fixed, Fresh, Given, Made, Overlaps, Player
+
+__all__ = ["Given", "Made", "Run", "Script", "flatten"]
 
 _KINDS = (bool, int, str, bytes, tuple)
-
-
-class Unscripted(Exception):
-    """Why a call cannot be made again without Python."""
-
-
-def flatten(value, out: list):
-    """Leaves of an argument, in order; the structure that is left."""
-    if isinstance(value, (list, tuple)) and type(value) is not Size:
-        return (type(value), *[flatten(v, out) for v in value])
-    if isinstance(value, dict):
-        return (dict, *[(k, flatten(v, out)) for k, v in value.items()])
-    out.append(value)
-    return 0
-
-
-class Run:
-    """A program, and where the tensors it reads come from."""
-
-    def __init__(self, step, variant, sources, numbers, grads):
-        self.step, self.variant, self.sources = step, variant, sources
-        self.numbers, self.grads = numbers, grads
-        self.program = variant.program
-        self.replay: Any = None
-        place = {b: n for n, b in enumerate(self.program.results)}
-        reverse = step.reverse
-        self.walked = reverse.walked if variant.wanting and not reverse.outputs else None
-        #: of each value: its number, signature, whose memory it is in, and where
-        self.inner = [(k, r.sig, place[r.place.root[1]], r.place.offset)
-                      for k, r in variant.live if r.place.root[0] == "buffer"]
-        self.views = [(k, r.sig, r.place.root[1], r.place.offset)
-                      for k, r in variant.live if r.place.root[0] != "buffer"]
-
-    def prepare(self, guarded, cells, wanted: set[int]) -> None:
-        """Let it be played in one native call, if it is short and hands out only `wanted`."""
-        fixed = {k: s.tensor for k, s in enumerate(self.sources) if type(s) is Fixed}
-        place = {b: n for n, b in enumerate(self.program.results)}
-        results = dict(self.variant.live)
-        known = {k: r for k, r in results.items() if r.place.root[0] == "buffer"}
-        trained = {value: k for k, value in self.grads}
-        handed = wanted & results.keys()
-        homes = [place[known[v].place.root[1]] for v in trained if v in known]
-        if (self.program.prepare().work > GIL_THRESHOLD or handed - known.keys()
-                or len(trained) < len(self.grads) or self.variant.bases
-                or handed & trained.keys() or trained.keys() - known.keys()
-                or any(k not in fixed for k in trained.values())
-                or any(known[v].place.offset for v in trained) or len(set(homes)) < len(homes)
-                or any(place[known[v].place.root[1]] in homes for v in handed)
-                or (self.variant.wanting and self.walked is None)):
-            return
-        grads = [(fixed[k], known[v].sig, place[known[v].place.root[1]])
-                 for v, k in trained.items()]
-        kept = [row for row in self.inner if row[0] in handed]
-        # After the tensors that the program reads comes something else in its table.
-        self.moving = [(k, s) for k, s in enumerate(self.sources[:self.program.outside])
-                       if type(s) is not Fixed]
-        self.wanting = [k for k in self.variant.wanting if k in handed]
-        self.replay = Replay(self.program, guarded, cells, fixed, grads, kept, self.numbers)
-
-    @property
-    def trained(self) -> list[Tensor]:
-        """Leaves, always the same ones, that it gives gradients."""
-        return [s.tensor for s in (self.sources[k] for k, _ in self.grads) if type(s) is Fixed]
-
-    def play_again(self, player: Player, trained: list[Tensor]) -> bool:
-        """Play it in one native call; False, and nothing done, if a tensor is another, or if one of
-        the leaves that it trains has lost its gradient."""
-        if inferring:
-            return (self.replay.guards_hold() and all_have_gradients(trained)
-                    and self._played(player))
-        found = self.replay.run([(k, s.get(player)) for k, s in self.moving])
-        if type(found) is not dict:
-            return found != CHANGED and all_have_gradients(trained) and self._played(player)
-        for k in self.variant.written:
-            self.sources[k].get(player).mem.version += 1
-        for k in self.wanting:
-            found[k].node = self.walked
-        player.made.append(found)
-        return True
-
-    def _played(self, player: Player) -> bool:
-        self.play(player)
-        return True
-
-    def play(self, player: Player) -> None:
-        outside = [source.tensor if source.__class__ is Fixed else source.get(player)
-                   for source in self.sources]
-        program, variant = self.program, self.variant
-        made = program.run([x.ptr for x in outside], self.numbers)
-        for k in variant.written:
-            outside[k].mem.version += 1
-        if inferring and infers():
-            for mem in made:
-                mem.version = INFERENCE
-        values = {}
-        for k, sig, n, offset in self.inner:
-            x = new(Tensor)
-            x.sig, x.mem, x.node = sig, made[n], None
-            x.ptr = x.mem.address + offset
-            values[k] = x
-        for k, sig, n, offset in self.views:
-            values[k] = make(sig, outside[n].mem, outside[n].ptr + offset)
-        if self.walked is not None:  # the way back has been walked in the call itself
-            for k in variant.wanting:
-                values[k].node = self.walked
-        elif variant.wanting:
-            player.values, player.outside, player.numbers = values, outside, self.numbers
-            attach_reverse(player, self.step, variant, made)
-        if variant.bases:
-            tie(variant.bases, values, outside)
-        for k, value in self.grads:
-            outside[k]._grad = values[value]
-        player.made.append(values)
-
-
-class Call:
-    """Something that runs by itself."""
-
-    def __init__(self, work, args, kwargs):
-        self.work, self.args, self.kwargs = work, args, kwargs
-
-    def play(self, player: Player) -> None:
-        player.made.append({0: self.work(*self.args, **self.kwargs)})
 
 
 class Script:
@@ -170,11 +58,18 @@ class Script:
                       if isinstance(v, Tensor) and self.given[id(v)] != k]
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
         self.grad, self.casting, self.device = modes.grad, casting(), default()
+        self.modes, self.changes = modes_now(), module_changes[0]
+        self.inference = modes.inference
         self.scalars, self.bound = everything(function)
         self.actions: list = []
         self.fixed: dict[int, Fixed] = {}
+        self.fresh: dict[int, Fresh] = {}
         self.sources: dict[int, object] = {}
         self.reason: str | None = None
+        self.line = ""
+        self.call: Call | None = None   # what runs by itself just now
+        self.effect: str | None = None  # what Python changes, if nothing else is to be said
+        self.switches = False
         self.first: Any = None  # the program that is played in one native call
         self.hold: list = []  # tensors whose ids are known here
 
@@ -196,15 +91,21 @@ class Script:
     # -- writing it down -------------------------------------------------------------------------
 
     def refuse(self, reason: str) -> None:
-        self.reason = self.reason or reason
+        if self.reason is None:
+            self.reason, self.line = reason, f", at {where()}"
+
+    def learns(self, tracer, step) -> None:
+        """A segment has ended for which there is no program: it is learnt again, or never will."""
+        if step.hopeless:
+            self.ran(tracer, step, None)
+        else:
+            self.refuse("a path is new")
 
     def ran(self, tracer, step, variant) -> None:
-        if variant.eagerly:
-            self.refuse("a segment without a program")
-            return
+        """A segment has ended, and its program is about to run, or its calls one by one."""
         sources = [self._source(x) for x in tracer.outside]
         values = {}
-        for k, _ in variant.live:
+        for k in tracer.live() if variant is None else [k for k, _ in variant.live]:
             x = tracer.values[k]
             self.hold.append(x)
             self.sources[id(x)] = Made(len(self.actions), k)
@@ -216,8 +117,23 @@ class Script:
                 grads.append((numbers[id(leaf)], values[id(g)]))
             else:
                 others.append((leaf, g))
-        self.actions.append(Run(step, variant, sources, list(tracer.numbers), grads))
+        learnt = sources, list(tracer.numbers), grads
+        self.actions.append(Run(step, variant, *learnt) if variant is not None else
+                            Again(step, [*values.values()], *learnt))
         self._regrade(others)
+        self.gradients.let_go(tracer.tagged)
+
+    def created(self, x: Tensor) -> None:
+        """Python has made a tensor of numbers that it knows."""
+        self.fresh[id(x)] = Fresh(x)
+
+    def settled(self, reason: str) -> None:
+        """The graph, or a mode, is about to change, and all that was asked for has run."""
+        if reason == "inference is switched":
+            self.switches = True
+            self.actions.append(Switch(not modes.inference))
+        else:
+            self.refuse(reason)
 
     def _regrade(self, changes) -> None:
         """Leaves have other gradients than programs gave them."""
@@ -225,21 +141,52 @@ class Script:
             self.actions.append(Regrade([(self._leaf(leaf), None if g is None else self._source(g))
                                          for leaf, g in changes]))
 
-    def calling(self) -> None:
-        """Something is about to run by itself, on gradients as they are now."""
-        self._regrade(self.gradients.changes())
+    def breaks(self, op, args) -> None:
+        """An op that is no part of a program is about to run by itself."""
+        name = getattr(op, "name", "an op")
+        if shaped_by_values(name, args):
+            self.refuse(f"the shape of what {name} makes depends on values")
 
-    def called(self, work, args, kwargs, result) -> None:
-        self.gradients.changes()  # it makes them again by itself
-        leaves: list = []
-        flatten((args, kwargs), leaves)
-        if any(isinstance(v, Tensor) and (id(v) in self.given or id(v) in self.sources)
-               for v in leaves):
-            self.refuse(f"{getattr(work, '__name__', 'a call')} runs by itself on tensors")
-        self.actions.append(Call(work, args, kwargs))
-        if isinstance(result, Tensor):
-            self.hold.append(result)
-            self.sources[id(result)] = Made(len(self.actions) - 1, 0)
+    def calling(self, tracer, work, args, kwargs) -> None:
+        """Something is about to run by itself, on gradients as they are now."""
+        self._refuse_errors()
+        self.gradients.watch(x for x in (*self.met, *tracer.outside, *self.arguments)
+                             if isinstance(x, Tensor) and state_of(x) == IS_LEAF)
+        self._regrade(self.gradients.changes())
+        try:
+            self.call = Call(work, args, kwargs, self._source, self.modes)
+        except Unscripted as why:
+            self.call = None
+            self.refuse(str(why))
+
+    def called(self, result, is_op: bool) -> list:
+        """It has run, and may have given gradients to leaves that were met before: those."""
+        made, number, self.call = self.call, len(self.actions), None
+        changes = self.gradients.changes()
+        given = [g for _, g in changes if g is not None]
+        if made is None:
+            return given
+        try:
+            if not is_op:
+                made.check()
+            found = made.take(result)
+        except Unscripted as why:
+            self.refuse(str(why))
+            return given
+        for leaf, g in changes:
+            if g is not None and id(g) not in self.sources:
+                found.append((made.train(self._leaf(leaf)), g))
+        self.actions.append(made)
+        for key, x in found:
+            if id(x) not in self.sources and id(x) not in self.given and id(x) not in self.fixed:
+                self.hold.append(x)
+                self.sources[id(x)] = Made(number, key)
+        return given
+
+    def _refuse_errors(self) -> None:
+        """What ran by itself and never came to its end has raised an error, which Python caught."""
+        if self.call is not None:
+            self.refuse(f"{self.call.name} raised an error")
 
     def _source(self, x: Tensor):
         if id(x) in self.sources:
@@ -251,15 +198,15 @@ class Script:
             return self._argument(x)
         if held is not None:
             return held
-        found = self.fixed.get(id(x))
-        if found is None:
-            found = self.fixed[id(x)] = Fixed(x)
-        return found
+        if id(x) in self.fresh:
+            return self.fresh[id(x)]
+        return self._fixed(x)
 
     def _leaf(self, x: Tensor):
         """Where to find a leaf, or a tensor that is treated like one."""
-        if type(self.sources.get(id(x))) is Made:
-            self.refuse("a tensor that the call makes is given a gradient")
+        made = self.sources.get(id(x)) or self.fresh.get(id(x))
+        if made is not None:
+            return made
         return self._argument(x) if id(x) in self.given else Fixed(x)
 
     def _argument(self, x: Tensor) -> object:
@@ -267,6 +214,7 @@ class Script:
 
     def finish(self, result, constants) -> bool:
         """Remember what was returned; whether the call can be made again."""
+        self._refuse_errors()
         self._regrade(self.gradients.changes())
         if self.gradients.leaves:  # then Python may have looked for the others as well
             self.gradients.watch(x for x in constants if state_of(x) == IS_LEAF)
@@ -279,15 +227,19 @@ class Script:
             elif isinstance(v, SCALARS):
                 found.append(v)
             else:
-                self.refuse(f"it returns a {type(v).__name__}")
+                self._refuse_at_the_end(f"it returns a {type(v).__name__}")
         self.result = (shape, found)
-        self.changes = module_changes[0]
+        self._look_for_effects()
         there = {id(x) for x in (*self.before, *constants)}
         for one in self.fixed.values():
             if id(one.tensor) not in there and one.state != IS_LEAF:
-                self.refuse(f"a tensor of shape {tuple(one.sig.shape)} is made anew by every "
-                            "call, outside its program")
-        self.guarded = [(x.tensor, x.sig, x.tensor.node) for x in self.fixed.values()]
+                self._refuse_at_the_end(
+                    f"a tensor of shape {tuple(one.sig.shape)} is made anew by every call, outside "
+                    "its program, or was kept from the call before")
+        if modes_now() != self.modes or modes.inference is not self.inference:
+            self._refuse_at_the_end("it leaves a grad mode, or autocast, switched")
+        self._share_constants()
+        self.guarded = [(x.tensor, x.sig, x.node) for x in self.fixed.values()]
         self.fixed_leaves = [one.tensor for one in self.fixed.values() if one.state == IS_LEAF]
         self.goes_back = any(step.backward for run in self.actions if type(run) is Run
                              for step in run.step.path())
@@ -296,22 +248,62 @@ class Script:
         self.overlaps = Overlaps([run for run in self.actions if type(run) is Run],
                                  Player(self.arguments, held))
         self.hold.clear()
+        self.fresh.clear()
         self.gradients.release()
         del self.arguments
-        if self.reason is None:
-            self._prepare()
-        return self.reason is None
+        if self.effect is not None or self.reason is not None:
+            return False
+        self._prepare()
+        return True
+
+    def _look_for_effects(self) -> None:
+        """What Python has changed it would have to change again."""
+        name = changed_name(self.scalars, self.bound)
+        if self.changes != module_changes[0]:
+            name = "an attribute of a module"
+        if name is not None and self.reason is None:
+            self.effect = name
+
+    def _refuse_at_the_end(self, reason: str) -> None:
+        """Without a line: the call is over."""
+        self.reason = self.reason or reason
+
+    def _share_constants(self) -> None:
+        """Tensors of known numbers that nobody changes, or gets to see, are made once."""
+        seen = {id(s) for s in self.result[1]}
+        for action in self.actions:
+            if type(action) is Run:
+                seen |= {id(action.sources[k]) for k in (
+                    *action.variant.written, *(n for _, _, n, _ in action.views))}
+                seen |= {id(action.sources[k]) for k, _ in action.grads}
+            elif type(action) is Again:
+                seen |= {id(s) for s in action.sources}
+            elif type(action) is Call:
+                seen |= {id(s) for s in action.given}
+            elif type(action) is Regrade:
+                seen |= {id(s) for row in action.rows for s in row}
+        shared = {id(one): one for one in self.fresh.values() if id(one) not in seen}
+        for run in self.actions:
+            if type(run) is Run:
+                run.sources = [self._fixed(s.tensor) if id(s) in shared else s
+                               for s in run.sources]
+
+    def _fixed(self, x: Tensor) -> Fixed:
+        return self.fixed.setdefault(id(x), Fixed(x))
 
     def _prepare(self) -> None:
         """The first program checks the guards, if it can be played in one native call."""
         self.first = self.actions[0] if self.actions and type(self.actions[0]) is Run else None
-        if self.first is None:
+        if self.first is None or self.switches:
+            self.first = None
             return
         used = [s for s in self.result[1] if type(s) is Made]
-        used += [s for run in self.actions if type(run) is Run for s in run.sources
+        used += [s for run in self.actions if type(run) in (Run, Again) for s in run.sources
                  if type(s) is Made]
-        used += [s for action in self.actions if type(action) is Regrade for _, s in action.rows
-                 if type(s) is Made]
+        used += [s for call in self.actions if type(call) is Call
+                 for s in (*call.given, *call.leaves) if type(s) is Made]
+        used += [s for action in self.actions if type(action) is Regrade for row in action.rows
+                 for s in row if type(s) is Made]
         cells = [(owner, value) for owner, _, value in self.bound if type(owner) is CellType]
         self.first.prepare(self.guarded, cells, {s.value for s in used if s.action == 0})
         if self.first.replay is None:
@@ -374,7 +366,9 @@ class Script:
         player = Player(leaves, held)
         if self.overlaps.sources and not self.overlaps.hold(player):
             return None
-        if first is None:
+        if self.switches:
+            self._play_switching(player)
+        elif first is None:
             for action in self.actions:
                 action.play(player)
         else:
@@ -386,14 +380,13 @@ class Script:
         if shape == 0:
             return (found[0].get(player) if type(found[0]) in SOURCES else found[0],)
         values = iter([v.get(player) if type(v) in SOURCES else v for v in found])
-        return (_unflatten(shape, values),)
+        return (unflatten(shape, values),)
 
-
-def _unflatten(shape, values):
-    if shape == 0:
-        return next(values)
-    kind, *parts = shape
-    if kind is dict:
-        return {k: _unflatten(v, values) for k, v in parts}
-    made = [_unflatten(p, values) for p in parts]
-    return kind(*made) if hasattr(kind, "_fields") else kind(made)
+    def _play_switching(self, player: Player) -> None:
+        """Play what switches modes, and leave them as they are found whatever happens."""
+        before = modes.inference
+        try:
+            for action in self.actions:
+                action.play(player)
+        finally:
+            modes.inference = before

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..engine.tensor import Signature
 from ..engine.views import remember
+from .epilogue import finished
 from .fuse import fused
 from .overlap import overlapping
 from .phantom import GRAPH, traced
@@ -74,13 +75,14 @@ class Variant:
     """A program for one set of tensors that outlive the segment."""
 
     program: Any                # a Program, or None
-    live: list                  # (value, Result)
+    live: list                  # (value, Result), with what others among them are views of
     written: list[int]          # tensors from outside that it changes
     wanting: list[int]          # values that want a gradient
     saved: list[int]            # buffers kept for going back
     eagerly: bool = False
     shares: tuple | list = ()   # how others lie in memory that it changes
     bases: tuple | list = ()    # (value, what it is a view of, whether that knows of it)
+    held: tuple = ()            # values that somebody besides the trace holds
 
 
 class Step:
@@ -153,28 +155,53 @@ class Step:
     def build(self, live: tuple[int, ...], report) -> Variant:
         """The program that ends here and leaves these values."""
         chain, values = self.chain, self.final()
-        kept = [(k, values[k]) for k in live]
+        kept = [(k, values[k]) for k in with_bases(live, values)]
         wanting = [k for k, r in kept if r.wants]
         saved: list[int] = []
         if wanting:
-            roots = [r.place.root for _, r in kept]
-            if len({*roots}) < len(roots):  # changing one in place changes the graph of another
-                self.hopeless = True
             if self.hopeless or self.reverse is None or not self.reverse.serves(wanting):
                 report.built(self, None)
-                return Variant(None, kept, [], wanting, [], True)
+                return Variant(None, kept, [], wanting, [], True, held=live)
             saved = self.reverse.saved
         results = sorted({r.place.root[1] for _, r in kept if r.place.root[0] == "buffer"}
                          | {*saved})
         launches = needed(chain.launches[:self.end], {*results})
-        launches = fused(launches, {*results})
+        launches = finished(fused(launches, {*results}), {*results})
         program = Program(launches, chain.buffers, chain.constants,
                           _used(chain.filled, launches, results), results, chain.keep)
         written = sorted({number for step in launches for kind, number in step.writes
                           if kind == "outside"})
         report.built(self, program)
         return Variant(program, kept, written, wanting, saved, False,
-                       overlapping(chain.homes[:self.outside], written), _bases(kept, values))
+                       overlapping(chain.homes[:self.outside], written), _bases(kept, values),
+                       live)
+
+
+def with_bases(live, values: list[Result]) -> list[int]:
+    """Values that outlive a segment, and those that several of them are views of.
+
+    Who changes one of those views in place gives the others another place in the graph, by way of
+    what all are views of: so that has to be there, though nobody holds it.
+    """
+    homes: dict = {}
+    for k in live:
+        homes.setdefault(values[k].place.root, []).append(k)
+    found = {*live}
+    for home in homes.values():
+        if len(home) > 1:
+            found |= {base for k in home if values[k].known and (
+                base := _whole(k, values)) is not None}
+    return sorted(found)
+
+
+def _whole(k: int, values: list[Result]) -> int | None:
+    """The value at the beginning of a chain of views, or None if that is no value."""
+    base: int | None = k
+    while base is not None and values[base].base is not None:
+        base = values[base].base
+        if base is not None and base < 0:
+            return None
+    return base
 
 
 def _bases(kept, values: list[Result]) -> list[tuple[int, int, bool]]:

@@ -23,7 +23,8 @@ PLAIN, TRACED = (slot_offset(Signature, name) for name in ("plain", "traced"))
 
 @functools.cache
 def _code() -> dict:
-    bridge.jit().publish_python(("PyObject_SetAttr", "PyLong_FromVoidPtr", "PyType_GenericAlloc"))
+    bridge.jit().publish_python((
+        "PyObject_SetAttr", "PyLong_FromVoidPtr", "PyType_GenericAlloc", "PyList_SetSlice"))
     offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad"))
     return machine_code("settle", ("settle", "swap", "promise"), offsets)
 
@@ -74,7 +75,7 @@ class Settling:
         rows = array("q")
         for k, result in variant.live:
             (kind, root), offset = result.place.root, result.place.offset
-            node = reverse.walked if k in variant.wanting and k in reverse.consumed else None
+            node = reverse.walked[k] if k in variant.wanting and k in reverse.consumed else None
             rows.extend((k, number[root] if kind == "buffer" else -1 - root, offset, id(node)))
         self._rows, self._reverse = rows, reverse
         said = {
@@ -84,6 +85,8 @@ class Settling:
             "threshold": bridge.GIL_THRESHOLD, "code": program.entry,
             "rows": _address(rows), "row_count": len(variant.live), "type": id(Tensor),
             "class_name": id(_CLASS), "pools": _address(self.pools),
+            "last": not (variant.written or variant.bases or (
+                variant.wanting and reverse.parts)),
         }
         self._plan = array("q", [said[name] for name in PLAN])
         self.address = _address(self._plan)

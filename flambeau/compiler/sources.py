@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ..engine.tensor import Tensor
+import ctypes
+
+from ..devices.cpu.memory import allocate
+from ..engine.modes import INFERENCE, inferring, infers
+from ..engine.tensor import LEAF, Tensor, make
 from .overlap import homes_of, overlapping
 from .phantom import plain, state_of
 
@@ -10,13 +14,15 @@ from .phantom import plain, state_of
 class Player:
     """One time a script is played."""
 
-    __slots__ = ("given", "held", "made", "numbers", "outside", "values")
+    __slots__ = ("created", "given", "held", "made", "numbers", "outside", "values")
 
     def __init__(self, given, held):
         self.given, self.held, self.made = given, held, []
         self.values: dict = {}
         self.outside: list = []
         self.numbers: list = []
+
+    created: dict  # tensors of known numbers, once there are any
 
 
 class Given:
@@ -46,10 +52,10 @@ class Made:
 class Fixed:
     """A tensor that is always the same one: a parameter, a buffer."""
 
-    __slots__ = ("sig", "state", "tensor")
+    __slots__ = ("node", "sig", "state", "tensor")
 
     def __init__(self, x: Tensor):
-        self.tensor, self.sig, self.state = x, plain(x.sig), state_of(x)
+        self.tensor, self.sig, self.node, self.state = x, plain(x.sig), x.node, state_of(x)
 
     def get(self, player: Player):
         return self.tensor
@@ -67,7 +73,38 @@ class Held:
         return player.held[self.number]
 
 
-SOURCES = (Given, Made, Fixed, Held)
+class Fresh:
+    """A tensor of numbers that Python knew: each call has one of its own."""
+
+    __slots__ = ("leaf", "raw", "sig", "tensor")
+
+    def __init__(self, x: Tensor):
+        self.tensor, self.sig, self.leaf = x, plain(x.sig), x.node is LEAF
+        self.raw = ctypes.string_at(x.mem.address, x.mem.nbytes) if x.mem.nbytes else b""
+
+    def get(self, player: Player):
+        try:
+            created = player.created
+        except AttributeError:
+            created = player.created = {}
+        x = created.get(id(self))
+        if x is None:
+            x = created[id(self)] = self._made()
+        return x
+
+    def _made(self) -> Tensor:
+        old = self.tensor.mem
+        mem = allocate(old.nbytes)
+        ctypes.memmove(mem.address, self.raw, len(self.raw))
+        x = make(self.sig, mem)
+        if inferring and infers():
+            mem.version = INFERENCE
+        if self.leaf:
+            x.node = LEAF
+        return x
+
+
+SOURCES = (Given, Made, Fixed, Held, Fresh)
 
 
 class Overlaps:
@@ -75,7 +112,8 @@ class Overlaps:
 
     def __init__(self, runs, player: Player):
         written = {id(run.sources[k]) for run in runs for k in run.variant.written}
-        found = {id(s): s for run in runs for s in run.sources if type(s) is not Made}
+        found = {id(s): s for run in runs for s in run.sources
+                 if type(s) not in (Made, Fresh)}
         moving = any(type(s) is not Fixed for s in found.values())
         self.sources = [*found.values()] if moving and written & found.keys() else []
         self.written = {k for k, s in enumerate(self.sources) if id(s) in written}

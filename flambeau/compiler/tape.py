@@ -1,8 +1,8 @@
 """What ops ask of the machine, as they ask it: launches of native code on buffers.
 
 While a Recorder listens, every native call is told to it, and every block of memory that is taken
-is a buffer of its own, never used again before the recording ends. An address is then a place in a
-buffer, in memory that came from outside, or in a constant. What cannot be told apart this way
+is a buffer of its own, until it dies. An address is then a place in a buffer, in memory that came
+from outside, or in a constant. What cannot be told apart this way
 (values read by Python, code that does not say what it writes) makes the op a break.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from ..core.kernel import Kernel
 from ..devices.cpu.bridge import Watch
 from ..devices.cpu.compile import ADDRESSES, KERNELS
-from ..devices.cpu.memory import LARGE, pool_of, return_pages
+from ..devices.cpu.memory import pool_of, return_pages
 from ..engine import storage
 from ..engine.access import extremes_code
 from ..engine.node import fronts
@@ -139,30 +139,16 @@ WRITES: dict[str, tuple[int, ...]] = {
     "logcumsumexp_":       (0,),
     "fill_dropout":        (1, 2),
     "fill_":               (1,),
+    "twister_shuffle":     (1,),
 }  # fmt: skip
 
 #: what it writes it reads before
 UPDATES = ("lstm_", "gru_", "rnn_")
 #: it changes the state of a generator, which is always the same memory
-EFFECTS = ("fill_",)
+EFFECTS = ("fill_", "twister_shuffle")
 
-#: memory taken while recording goes here when it dies, so that no address means two things
-quarantine: list = []
-
-
-def release_quarantine() -> None:
-    """Let memory that died while recording, or after, be used again.
-
-    Their pages go back to the system: programs have an arena, and need most of them no more.
-    """
-    while quarantine:
-        block = quarantine.pop()
-        if block.nbytes >= LARGE:
-            del block.free
-        else:
-            return_pages(block)
-            block.free = pool_of(block.nbytes)
-        del block
+#: bytes that are looked at together
+_PIECE = 1 << 16
 
 
 class _NoTensor:
@@ -185,7 +171,9 @@ class Recorder:
         self._written: set[tuple[str, int]] = set()
         self._live: dict[int, int] = {}         # id of a number -> its place on the path
         self._numbers: list[float] = []         # they live as long as their ids are known
-        self._emptied = 0                       # blocks of the quarantine that hold no pages
+        # Memory goes here when it dies, and is used again when its address means nothing any more.
+        self._dead: list = []
+        self._taken: set[int] = set()           # ids of storages
         self._type = fronts.word("tensor").value
         self.thread = threading.get_ident()
 
@@ -196,22 +184,40 @@ class Recorder:
             bisect.insort(self._starts, start)
         self._ranges[start] = (end, root, origin)
 
-    def taken(self, mem) -> None:
-        """A block of memory was taken: a new buffer."""
+    def taken(self, mem, nbytes: int) -> None:
+        """A block of memory was taken: a new buffer, of the bytes that were asked for."""
         if threading.get_ident() != self.thread:
             return
-        if len(quarantine) > self._emptied:
-            self._empty_quarantine()
-        mem.free = quarantine
-        self._add_range(mem.address, mem.address + max(1, mem.nbytes),
-                        ("buffer", len(self.buffers)), mem.address)
-        self.buffers.append(mem.nbytes)
+        if self._dead:
+            self._bury()
+        mem.free = self._dead
+        self._taken.add(id(mem))
+        nbytes = max(1, nbytes)
+        self._add_range(mem.address, mem.address + nbytes, ("buffer", len(self.buffers)),
+                        mem.address)
+        self.buffers.append(nbytes)
 
-    def _empty_quarantine(self) -> None:
-        """Give the pages of dead blocks to the system: what is kept of them is their addresses."""
-        for block in quarantine[self._emptied:]:
+    def _bury(self) -> None:
+        """Forget where dead blocks are, and let them be used again.
+
+        Their pages go back to the system: what a program needs of them lies in its arena.
+        """
+        while self._dead:
+            block = self._dead.pop()
+            self._taken.discard(id(block))
+            if self._ranges.pop(block.address, None) is not None:
+                del self._starts[bisect.bisect_left(self._starts, block.address)]
             return_pages(block)
-        self._emptied = len(quarantine)
+            block.free = pool_of(block.nbytes)
+            del block
+
+    def end(self) -> None:
+        """Nothing is recorded any more: all memory goes where it came from when it dies."""
+        self._bury()
+        for number in self._taken:
+            block = ctypes.cast(number, ctypes.py_object).value  # it has not died, or it were there
+            block.free = pool_of(block.nbytes)
+        self._taken.clear()
 
     def add_outside(self, low: int, high: int, origin: int) -> None:
         """Memory that is there already, and may be elsewhere on another run.
@@ -346,8 +352,8 @@ class Recorder:
         number = place.root[1]
         if number not in self.filled:
             start = next(s for s, (_, root, _) in self._ranges.items() if root == place.root)
-            raw = ctypes.string_at(start, self.buffers[number])
-            self.filled[number] = b"" if raw.count(0) == len(raw) else raw
+            size = self.buffers[number]
+            self.filled[number] = b"" if _are_zeros(start, size) else ctypes.string_at(start, size)
         self._written.add(place.root)
 
     def _number(self, a):
@@ -376,6 +382,12 @@ class Recorder:
         mixed = tuple(a if p is None else p for a, p in zip(args, found, strict=True))
         return Launch(name, function, None, mixed, None, written, updates,
                       name.startswith(EFFECTS))
+
+
+def _are_zeros(address: int, size: int) -> bool:
+    """Whether there is nothing but zeros in some bytes; they are many, and not copied at once."""
+    return all(raw.count(0) == len(raw) for raw in (
+        ctypes.string_at(address + k, min(_PIECE, size - k)) for k in range(0, size, _PIECE)))
 
 
 def _extent(kernel: Kernel, k: int, words, last: int) -> tuple[int, int] | None:

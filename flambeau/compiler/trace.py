@@ -27,8 +27,6 @@ from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
 from .reverse import attach_reverse, can_repeat, has_hooks
 from .segment import Result, Same, Several, Step, Variant, tie
 from .settle import PLAIN, TRACED, Promise, Settling, Tags
-from .tape import quarantine, release_quarantine
-from .verify import check
 
 
 def _uncommon(op, args, kwargs) -> bool:
@@ -94,8 +92,6 @@ class Tracer(Capture):
 
     def begin(self, root: Step, report, script=None, verify: int = 0, cast=None) -> None:
         """Be at work for a call of the thread that calls this; `close` ends it."""
-        if quarantine:  # what outlived a path's recording, and has died since
-            release_quarantine()
         self.report, self.script, self.verify, self.cast = report, script, verify, cast
         self.captured = self.state.paused = False
         if self.thread != get_ident():
@@ -124,16 +120,21 @@ class Tracer(Capture):
 
     def _segment(self, root: Step) -> None:
         self.root = root
-        if self.known or self.recorder is not None:  # otherwise the path was known and is over
+        recorder = self.recorder
+        if self.known or recorder is not None:  # otherwise the path was known and is over
             self._forget()
         outside, numbers = self.outside, self.numbers
-        if getrefcount(outside) == getrefcount(numbers) == _OUR_OWN:
+        if not (self.values or outside or numbers):  # cleared where the last one was settled
+            self.state.go(root)
+        elif getrefcount(outside) == getrefcount(numbers) == _OUR_OWN:
             self.values.clear()
             outside.clear()
             numbers.clear()
             self.state.go(root)
         else:  # the way back remembers them
             self._lists(root)
+        if recorder is not None:
+            recorder.end()
 
     def _lists(self, root: Step) -> None:
         self.values: list[Tensor] = []
@@ -144,8 +145,9 @@ class Tracer(Capture):
     def _forget(self) -> None:
         """Nothing is known of what a new path is learnt from."""
         self.recorder = self.chain = None
+        self.nodes = {}
         self.known: dict[int, int] = {}      # id of a tensor -> value, or -1 - outside
-        self.twins: list[Tensor] = []
+        self.twins: dict[int, Tensor] = {}   # the real tensors that values stand for
         self.seen: list[tuple] = []          # signature and node of what came from outside
         self.memory: dict[int, int] = {}     # its storages
         self.added = self.caught = 0
@@ -174,6 +176,13 @@ class Tracer(Capture):
         """(result,) of a call that makes a tensor from nothing, else None."""
         return self._answer(op, args, kwargs) if self.traces() else None
 
+    def created(self, x: Tensor) -> None:
+        """A tensor was made of numbers that Python knows."""
+        if self.script is not None and self.traces() and x.__class__ is Tensor:
+            eager.constants.append(x)
+            self.script.created(x)
+            self.trace_on(x)
+
     def draws(self) -> None:
         """Random numbers are drawn outside the trace: those before them come first."""
         if self.traces():
@@ -184,7 +193,7 @@ class Tracer(Capture):
         self.flush(reason)
         self.root = self.step = Step() if modes.pack or modes.anomaly else self.step
         if self.script is not None:
-            self.script.refuse(reason)
+            self.script.settled(reason)
 
     def recast(self) -> None:
         """Autocast has been switched: calls from here on may mean something else."""
@@ -453,8 +462,6 @@ class Tracer(Capture):
             self.script.gradients.watch(
                 v for v in self.outside if state_of(v) == IS_LEAF)
         if Hooked.leaves and any(map(has_hooks, self.outside)):
-            if self.script is not None:
-                self.script.refuse("a leaf has hooks")
             self.run_plainly(op.run, x, gradient, retain)
             return True
         values, outside = self.values, self.outside
@@ -512,6 +519,8 @@ class Tracer(Capture):
     def _break(self, op, args, kwargs, reason: str):
         """An op that is no part of a program: everything before it is real, then it runs."""
         self.flush(f"{getattr(op, 'name', op)}: {reason}")
+        if self.script is not None:
+            self.script.breaks(op, args)
         return self._real_call(subclass.function_of(op), args, kwargs, True)
 
     def run_plainly(self, work, *args, **kwargs):
@@ -523,7 +532,7 @@ class Tracer(Capture):
 
     def _real_call(self, work, args, kwargs, trace_on: bool):
         if self.script is not None:
-            self.script.calling()
+            self.script.calling(self, work, args, kwargs)
         state = self.state
         self._untag()
         state.paused, state.words[0] = True, 0
@@ -536,10 +545,7 @@ class Tracer(Capture):
                 self.reached = []  # parameters have most likely been used for the last time
             self._retag()
         if self.script is not None:
-            if trace_on:
-                self.script.refuse(f"{getattr(work, '__name__', 'a call')} is no part of a program")
-            else:
-                self.script.called(work, args, kwargs, result)
+            self.trace_on(self.script.called(result, trace_on))
         if result is not None:
             self.trace_on(result)
         return result
@@ -585,7 +591,6 @@ class Tracer(Capture):
         if step is self.root and not self.values:
             if self.recorder is not None:  # an op was recorded in vain: its memory is real now
                 self.restore_boundaries()
-                release_quarantine()
             if self.outside or self.recorder is not None:  # met by a call that is no part of it
                 self._segment(self.root)
             return
@@ -620,32 +625,35 @@ class Tracer(Capture):
             # Whether the code depends on these numbers otherwise than by reading them is seen when
             # they differ for the first time.
             if self.script is not None:
-                self.script.refuse("a path is new")
+                self.script.learns(self, step)
             (self._call_by_call if step.hopeless else self.learn_again)(step)
             return
         live = self.live()
         found = step.programs.get(live)
         if found is None:
             found = step.programs[live] = step.build(live, self.report)
-        if self.script is not None:
-            self.script.ran(self, step, found)
         if found.eagerly:
-            if step.hopeless:
-                self._call_by_call(step)
-            else:
-                self.learn_again(step)
+            if self.script is not None:
+                self.script.learns(self, step)
+            (self._call_by_call if step.hopeless else self.learn_again)(step)
             return
         if self.report.twice and found.wanting and not can_repeat(step):
             if self.script is not None:
-                self.script.refuse("gradients are differentiated in turn")
+                self.script.ran(self, step, None)
             self._call_by_call(step)
             return
+        if self.script is not None:
+            self.script.ran(self, step, found)
         if not self._lies_as_learnt(found):
             if self.script is not None:
                 self.script.refuse(ANOTHER_PATH)  # memory that changes has other names
             self._call_by_call(step)
             return
-        back = check(self, step, found) if self.verify else None
+        back = None
+        if self.verify:
+            from .verify import check  # which is rarely asked for
+
+            back = check(self, step, found)
         outside, program = self.outside, found.program
         made = program.run([x.ptr for x in outside[:program.outside]], self.numbers)
         for k in found.written:
@@ -703,7 +711,7 @@ class Tracer(Capture):
 
     def _call_by_call(self, step: Step) -> None:
         """Run the calls of a path one by one: no program can stand for them."""
-        self.become_all(self.twins_of(step))
+        self.become_all(dict(enumerate(self.twins_of(step))))
 
     def twins_of(self, step: Step) -> list[Tensor]:
         """What the values of a path are, computed call by call."""

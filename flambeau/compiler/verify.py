@@ -15,6 +15,7 @@ from ..engine import convert
 from ..engine.generator import Generator, default_generator
 from ..engine.node import Edge, Node
 from ..engine.tensor import Tensor, make
+from .epilogue import finished
 from .fuse import fused
 from .phantom import extent_of, plain
 from .program import Program
@@ -135,7 +136,8 @@ def _first(step, tracer, expected) -> list[tuple[int, float]]:
     """The first value that differs where a program leaves all of them."""
     chain, final = step.chain, step.final()
     results = sorted({r.place.root[1] for r in final if r.place.root[0] == "buffer"})
-    launches = fused(needed(chain.launches[:step.end], {*results}), {*results})
+    launches = needed(chain.launches[:step.end], {*results})
+    launches = finished(fused(launches, {*results}), {*results})
     program = Program(launches, chain.buffers, chain.constants, chain.filled, results, chain.keep)
     made = program.run([x.ptr for x in tracer.outside], tracer.numbers)
     found = _values([*enumerate(final)], program, made, tracer.outside)

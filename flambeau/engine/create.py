@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from operator import index
 
 from ..core import device as places
@@ -11,7 +12,7 @@ from ..core import formats as fm
 from ..core.device import CPU, META, resolve
 from ..core.lazily import np
 from . import convert, inplace
-from .eager import engine, intercepted, same_every_time, tracers
+from .eager import Named, engine, intercepted, same_every_time, tracers
 from .modes import INFERENCE, modes
 from .storage import allocate, grow, takers
 from .tensor import LEAF, Size, Tensor, forget_plans, make, signature
@@ -132,10 +133,12 @@ def _plain(name: str, value):
         except IndexError:
             mem = grow(sig.nbytes)
         if takers:
-            takers[-1](mem)
+            takers[-1](mem, sig.nbytes)
         x = fresh(Tensor)
         x.sig, x.mem, x.ptr, x.node = sig, mem, mem.address, None
-        return x if value is None else same_every_time(filled(x, value))
+        if value is None:
+            return x if not tracers else same_every_time(x)
+        return same_every_time(filled(x, value))
 
     def general(size, out, dtype, layout, device, pin_memory, requires_grad, memory_format, named):
         if memory_format is not None and value is not None:
@@ -145,10 +148,10 @@ def _plain(name: str, value):
         sig = signature(out_dtype(name, dtype, out), shape, strides, resolve(device))
         if out is not None:
             return _into(name, out, sig, value, dtype)
-        if strides is None and sig.device is CPU and size:
+        if strides is None and sig.device is CPU:
             remember(size, sig, device)
         x = raw_empty(sig) if value is None else filled(raw_empty(sig), value)
-        return finish(name, x, layout, pin_memory, requires_grad)
+        return same_every_time(finish(name, x, layout, pin_memory, requires_grad))
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = f"A tensor of {name}, of the given size." if value is not None else (
@@ -186,7 +189,9 @@ def _into(name: str, out: Tensor, sig, value, dtype) -> Tensor:
 
 
 def remember(size: tuple, sig, device) -> None:
-    """Note the signature that sizes without other options mean."""
+    """Note the signature that sizes without other options mean; none at all may mean a keyword."""
+    if not size:
+        return
     if len(_known) > 10_000:
         _known.clear()
     with contextlib.suppress(TypeError):  # a list of sizes cannot be looked up
@@ -248,8 +253,8 @@ def full(size, fill_value, *, out=None, dtype=None, layout=None, device=None, pi
         x = _full_again(size, fill_value, dtype, device)
         if x is not None:
             if requires_grad:
-                return finish("full", x, None, False, True)
-            return x
+                x = finish("full", x, None, False, True)
+            return x if not tracers else same_every_time(x)
     if not isinstance(size, (tuple, list)):
         raise TypeError("full(): argument 'size' (position 1) must be tuple of ints, not "
                         f"{type(size).__name__}")
@@ -264,7 +269,7 @@ def full(size, fill_value, *, out=None, dtype=None, layout=None, device=None, pi
     x = filled(raw_empty(sig), value)
     if out is not None:
         return place_in("full", out, x, dtype)
-    return finish("full", x, layout, pin_memory, requires_grad)
+    return same_every_time(finish("full", x, layout, pin_memory, requires_grad))
 
 
 _FLOATING = frozenset((dt.float32, dt.float64))
@@ -334,7 +339,7 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, pin_memory
         engine.fill(diagonal, 1)
     if out is not None:
         return place_in("eye", out, x, dtype)
-    return finish("eye", x, layout, pin_memory, requires_grad)
+    return same_every_time(finish("eye", x, layout, pin_memory, requires_grad))
 
 
 def empty_strided(size, stride, *, dtype=None, layout=None, device=None, requires_grad=False,
@@ -349,7 +354,7 @@ def empty_strided(size, stride, *, dtype=None, layout=None, device=None, require
                            f"sizes {list(shape)}")
     kind = out_dtype("empty_strided", dtype, None)
     x = strided(signature(kind, shape, strides, resolve(device)))
-    return finish("empty_strided", x, layout, pin_memory, requires_grad)
+    return same_every_time(finish("empty_strided", x, layout, pin_memory, requires_grad))
 
 
 def strided(sig) -> Tensor:
@@ -377,7 +382,8 @@ def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=Non
         raise RuntimeError("Duplicate dim not allowed")
     sig = signature(out_dtype("empty_permuted", dtype, None), shape,
                     fm.strides_in_order(shape, order), resolve(device))
-    return finish("empty_permuted", raw_empty(sig), layout, pin_memory, requires_grad)
+    x = finish("empty_permuted", raw_empty(sig), layout, pin_memory, requires_grad)
+    return same_every_time(x)
 
 
 def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False,
@@ -387,7 +393,7 @@ def scalar_tensor(s, *, dtype=None, layout=None, device=None, pin_memory=False,
     own = dt.of_scalar(value) if isinstance(value, complex) else dt.default_float()
     kind = out_dtype("scalar_tensor", dtype, None, own)
     x = filled(raw_empty(signature(kind, (), None, resolve(device))), value)
-    return finish("scalar_tensor", x, layout, pin_memory, requires_grad)
+    return same_every_time(finish("scalar_tensor", x, layout, pin_memory, requires_grad))
 
 
 def moved(x: Tensor, where) -> Tensor:
@@ -416,23 +422,25 @@ def like_signature(name: str, x, dtype, device, memory_format):
     return signature(kind, sig.shape, strides, where)
 
 
-class Named:
-    """What interceptors see of a function that is no op."""
-
-    def __init__(self, name: str, run):
-        self.name, self.run = name, run
-
-    def __eq__(self, other):
-        return isinstance(other, Named) and self.name == other.name
-
-    def __hash__(self):
-        return hash(self.name)
-
-
 def in_trace(name: str, run, args, kwargs):
     """(result,) of a draw that is part of a compiled call, else None."""
     given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
     return tracers[-1].factory(Named(name, run), args, given)
+
+
+def drawing(draw):
+    """A function that draws numbers, as part of a compiled call where it is in one."""
+    name = draw.__name__
+
+    @functools.wraps(draw)
+    def drawn(*args, **kwargs):
+        if tracers:
+            found = in_trace(name, drawn, args, kwargs)
+            if found is not None:
+                return found[0]
+        return draw(*args, **kwargs)
+
+    return drawn
 
 
 def _like(name: str, value):
@@ -448,8 +456,8 @@ def _like(name: str, value):
         sig = like_signature(name, input, dtype, device, memory_format)
         x = raw_empty(sig) if value is None else filled(raw_empty(sig), value)
         if layout is None and not pin_memory and not requires_grad and not modes.inference:
-            return x
-        return finish(name, x, layout, pin_memory, requires_grad)
+            return x if not tracers else same_every_time(x)
+        return same_every_time(finish(name, x, layout, pin_memory, requires_grad))
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = f"A new tensor like `input`: same shape, dtype, device and order ({name})."
@@ -467,7 +475,8 @@ def full_like(input, fill_value, *, dtype=None, layout=None, device=None, pin_me
     sig = like_signature("full_like", input, dtype, device, memory_format)
     value = number(fill_value)
     check_fits(value, sig.dtype)
-    return finish("full_like", filled(raw_empty(sig), value), layout, pin_memory, requires_grad)
+    x = finish("full_like", filled(raw_empty(sig), value), layout, pin_memory, requires_grad)
+    return same_every_time(x)
 
 
 # -- methods -------------------------------------------------------------------------------------
@@ -482,8 +491,8 @@ def _new(name: str, value):
         kind = self.sig.dtype if dtype is None else as_dtype(name, dtype)
         where = self.sig.device if device is None else resolve(device)
         x = raw_empty(signature(kind, shape, None, where))
-        return finish(name, x if value is None else filled(x, value), layout, pin_memory,
-                      requires_grad)
+        return same_every_time(finish(name, x if value is None else filled(x, value), layout,
+                                      pin_memory, requires_grad))
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = f"{name}: a new tensor of this tensor's dtype and device."

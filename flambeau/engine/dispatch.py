@@ -10,7 +10,18 @@ from ..core.device import META
 from ..core.lazily import np
 from ..devices.cpu import routines
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
-from . import added, convolve, entropy, fetch, layer, ordered, pooling, resampling, rows
+from . import (
+    added,
+    convolve,
+    entropy,
+    fetch,
+    layer,
+    number_first,
+    ordered,
+    pooling,
+    resampling,
+    rows,
+)
 from .eager import engine, intercepted, plug_pointwise, same_place, tracers
 from .formula import (
     NUMPY_NAMES,
@@ -47,7 +58,7 @@ def plug(op: Op) -> None:
         op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
-    for family in (convolve, pooling, ordered, added, fetch, entropy, layer):
+    for family in (number_first, convolve, pooling, ordered, added, fetch, entropy, layer):
         if op.name in family.FRONTS:
             op.run = family.FRONTS[op.name](op, op.run)
 

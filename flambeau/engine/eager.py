@@ -13,6 +13,7 @@ from typing import Any
 
 from ..core import dtype as dt
 from ..ops.declare import Pointwise, engine
+from . import number_first
 from . import pointwise as pw
 from .modes import modes, watchers
 from .node import attach, edge_of, fronts
@@ -120,6 +121,9 @@ def public_names(op: Pointwise) -> list[str]:
 
 def _complete(op: Pointwise, given: tuple, named: dict):
     """Operands from keywords and defaults; attributes given by position by name."""
+    if number_first.is_scaled(op, given):
+        given, scale = number_first.scaled(op, given)
+        return given, {**named, **scale}
     args = list(given)
     for name in op.operands[len(args):]:
         if name in named:
@@ -392,6 +396,19 @@ def changed(x: Tensor) -> None:
 interceptors: list = []
 
 
+class Named:
+    """What interceptors see of a function that is no op."""
+
+    def __init__(self, name: str, run):
+        self.name, self.run = name, run
+
+    def __eq__(self, other):
+        return isinstance(other, Named) and self.name == other.name
+
+    def __hash__(self):
+        return hash(self.name)
+
+
 #: types of arguments that are known to let every call be
 PLAIN: set[type] = {Tensor, int, float, bool, complex, str, type(None), dt.dtype}
 
@@ -426,14 +443,19 @@ def trace_no_more(tracer) -> None:
 
 def same_every_time(x: Tensor) -> Tensor:
     """Say of a new tensor that its numbers follow from Python's: shape, dtype, numbers given."""
-    if tracers:
-        constants.append(x)
+    if tracers and tracers[-1].lazy:
+        tracers[-1].created(x)
     return x
 
 
 def tracing() -> bool:
     """Whether a compiled function is at work in this thread."""
     return bool(tracers) and tracers[-1].traces()
+
+
+def to_be_replayed() -> bool:
+    """Whether a call is at work in this thread that is to be made again without Python."""
+    return tracing() and getattr(tracers[-1], "script", None) is not None
 
 
 def settle(reason: str) -> None:

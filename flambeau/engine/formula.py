@@ -160,6 +160,9 @@ def numbered_back(op: Op) -> FormulaBack:
 def record(op: Op, bound: dict, outs, back=None) -> None:
     """Attach a step to its result or results."""
     results = (outs,) if isinstance(outs, Tensor) else tuple(outs)
+    for o in results:
+        if hasattr(o, "base"):
+            del o.base  # made inside, and outside the graph: in-place ops must not go to it
     node = new_node(back or back_of(op), _parents(op, bound), _kept(op, bound, results),
                     tuple([o.sig for o in results]))
     if len(results) == 1:

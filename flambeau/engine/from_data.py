@@ -34,8 +34,15 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     where = data.sig.device if device is None and isinstance(data, Tensor) else resolve(device)
     x = moved(convert.from_data(data, kind, where), where)
     if pin_memory or requires_grad or modes.inference:
-        return finish("tensor", x, None, pin_memory, requires_grad)
-    return x
+        x = finish("tensor", x, None, pin_memory, requires_grad)
+    return same_every_time(x) if tracers and _of_numbers(data) else x
+
+
+def _of_numbers(data) -> bool:
+    """Whether data is made of Python's own numbers, which nobody can change."""
+    if isinstance(data, (list, tuple)):
+        return all(map(_of_numbers, data))
+    return isinstance(data, (bool, int, float, complex))
 
 
 def _simple(data, dtype):

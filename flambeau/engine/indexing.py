@@ -18,7 +18,7 @@ from . import inplace, masking
 from . import pointwise as pw
 from .access import check_bounds
 from .convert import from_data, from_numpy, raw_array
-from .eager import changed, check_writable, engine, intercepted, new_table
+from .eager import changed, check_writable, engine, intercepted, new_table, tracers
 from .modes import modes
 from .node import fronts
 from .selection import Frame, Selection, put_, taken
@@ -380,7 +380,7 @@ def _mask(view: Tensor, mask: Tensor, d: int) -> list[Tensor]:
 
 def setitem(x: Tensor, index, value) -> None:
     """x[index] = value"""
-    if x.sig.tag is not None:
+    if x.sig.tag is not None or tracers:  # who traces may know more of the value than its memory
         found = intercepted(setitem_op, (x, index, value), {})
         if found is not None:
             return

@@ -17,9 +17,10 @@ from .eager import (
     changed,
     check_writable,
     engine,
+    lazily_traced,
     overlaps,
+    plainly,
     pointwise_into,
-    settle,
     tracers,
 )
 from .modes import modes
@@ -215,7 +216,12 @@ def write_out(name: str, result, args, out):
             isinstance(a, Tensor) and a.node is not None for a in args)):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic "
                            "differentiation, but one of the arguments requires grad.")
+    traced = lazily_traced()
+    if traced and (name in APART_OUT or out.sig.shape != result.sig.shape):
+        return plainly(write_out, name, result, args, out)
     _check_out(name, result.sig.dtype, args, out)
+    if traced and (found := tracers[-1](COPY, (out, result), {})) is not None:
+        return found[0]
     if out.sig.shape != result.sig.shape:
         engine.resize(out, result.sig.shape)
     if out.sig.device is not META:
@@ -223,6 +229,18 @@ def write_out(name: str, result, args, out):
     changed(out)
     return out
 
+
+class _Copy:
+    """copy_, as traces see it."""
+
+    name = "copy_"
+
+    @staticmethod
+    def run(x: Tensor, source) -> Tensor:
+        return copy_(x, source)
+
+
+COPY = _Copy()
 
 #: ops that write only into tensors of exactly their result's dtype
 EXACT_OUT = frozenset((
@@ -335,7 +353,9 @@ def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
 
 
 def set_requires_grad(x: Tensor, wanted: bool) -> None:
-    settle("requires_grad_")
+    if lazily_traced():
+        plainly(set_requires_grad, x, wanted)
+        return
     if wanted and x.sig.dtype.kind not in "fc":
         raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
     if wanted and x.mem.version < 0 and not modes.inference:

@@ -46,6 +46,8 @@ def keeping_front(op: Composite):
                 node = None if t is None else t.node
                 parents.append(t if node is LEAF else node)
             out.node = new_node(back, tuple(parents), kept, (out.sig,))
+            if hasattr(out, "base"):
+                del out.base  # made in here, and outside the graph: in-place ops must not go to it
         return out
 
     front.__name__, front.__doc__ = op.name, op.doc

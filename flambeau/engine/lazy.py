@@ -14,7 +14,8 @@ def subpackages(package: str, folder: str, elsewhere: dict[str, str] | None = No
     """
     homes = elsewhere or {}
     stems = (name.removesuffix(".py") for name in os.listdir(folder))
-    names = frozenset(stem for stem in stems if not stem.startswith("__") and "." not in stem)
+    names = frozenset(stem for stem in stems if "." not in stem and stem not in (
+        "__init__", "__main__", "__pycache__"))
 
     def __getattr__(name: str):
         if name in names:

@@ -12,6 +12,7 @@ from ..core import printing
 from ..core import shape as sh
 from ..core.device import META
 from ..core.lazily import np
+from ..ops.declare import registry
 from . import backward as bw
 from . import convert, inplace
 from .eager import engine, lazily_traced, plainly, settle, tracers
@@ -165,26 +166,18 @@ def backward(x: Tensor, gradient=None, retain_graph=None, create_graph=False, in
     bw.backward(x, None if gradient is None else [gradient], retain_graph, create_graph, inputs)
 
 
-class _Copy:
-    """copy_, as traces see it."""
-
-    name, run = "copy_", staticmethod(inplace.copy_)
-
-
-COPY = _Copy()
-
-
 def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     """Copy the elements of a tensor, or of what it can be broadcast from, into this one."""
     if tracers and tracers[-1].lazy:
-        found = tracers[-1](COPY, (x, source), {})
+        found = tracers[-1](inplace.COPY, (x, source), {})
         if found is not None:
             return found[0]
     return inplace.copy_(x, source, non_blocking)
 
 
 def detach_(x: Tensor) -> Tensor:
-    settle("detach_")
+    if lazily_traced():
+        return plainly(detach_, x)
     x.node = None
     return x
 
@@ -278,7 +271,7 @@ def truth(x: Tensor) -> bool:
 
 def contains(x: Tensor, element) -> bool:
     if isinstance(element, (Tensor, bool, int, float, complex)):
-        return bool(engine.any_equal(x, element))
+        return bool(registry["any"].run(registry["eq"].run(x, element)))
     raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
                        f"{type(element)}.")
 

@@ -436,6 +436,12 @@ def _shuffle():
 def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=None,
              pin_memory=False, requires_grad=False):
     """The integers from 0 to n - 1 in random order."""
+    if tracers:
+        found = create.in_trace("randperm", randperm, (n,), {
+            "generator": generator, "out": out, "dtype": dtype, "device": device,
+            "requires_grad": requires_grad})
+        if found is not None:
+            return found[0]
     plain = type(n) is int and out is None and dtype is None and not (
         layout or pin_memory or requires_grad or modes.inference)
     if plain and 0 < n < 1 << 20 and device is None and places._Default.value is CPU:
@@ -490,6 +496,7 @@ randn_like = _random_like("randn_like", "fc",
                           lambda sig, rng: _standard(sig.dtype, rng, sig.contiguous))
 
 
+@create.drawing
 def randint_like(input, *args, generator=None, dtype=None, layout=None, device=None,
                  pin_memory=False, requires_grad=False, memory_format=None, **named):
     """Integers of [low, high) in a new tensor like `input`: randint_like(input, [low,] high)."""
@@ -507,5 +514,5 @@ engine.randn = randn
 
 def install() -> None:
     for name, method in METHODS.items():
-        setattr(Tensor, name, method)
+        setattr(Tensor, name, create.drawing(method))
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from ..ops import shape as views
 from ..ops.declare import View
-from .eager import check_writable, engine
+from .eager import Named, check_writable, engine, tracers
 from .tensor import LEAF, Tensor, room_of
 
 
 def _in_place(op: View):
     """The form of a view op that changes the tensor's own shape and strides."""
     name = f"{op.name}_"
+    own = Named(name, None)  # what a trace knows this form by
 
     def form(self, *args, **kwargs):
+        if tracers:
+            found = tracers[-1](own, (self, *args), kwargs)
+            if found is not None:
+                return found[0]
         check_writable(self, name)
         shown = op.run(self, *args, **kwargs)
         return become(self, shown)
 
     form.__name__ = form.__qualname__ = name
     form.__doc__ = f"In-place form of `{op.name}`: no data moves."
+    own.run = form
     return form
 
 

@@ -37,6 +37,7 @@ def on_meta(*sources) -> bool:
     return any(isinstance(s, Tensor) and s.sig.device is META for s in sources)
 
 
+@create.drawing
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, layout=None,
            device=None, pin_memory=False, requires_grad=False):
     """Normal numbers around a mean, a number or a tensor, with a deviation, likewise."""
@@ -73,6 +74,7 @@ def _normal_around(mean, std, rng, out) -> Tensor:
     return drawn("normal", values.reshape(shape), kind, tensors, out)
 
 
+@create.drawing
 def bernoulli(input, p=None, *, generator=None, out=None):
     """1 with the probability that each element gives, or p, else 0."""
     _tensor("bernoulli", input)
@@ -94,6 +96,7 @@ def _tensor(name: str, x) -> None:
                         f"{type(x).__name__}")
 
 
+@create.drawing
 def poisson(input, generator=None):
     """A Poisson number for each rate."""
     _tensor("poisson", input)
@@ -106,6 +109,7 @@ def poisson(input, generator=None):
     return drawn("poisson", values.reshape(input.sig.shape), kind, (input,))
 
 
+@create.drawing
 def binomial(count, prob, generator=None):
     """A binomial number for each count and probability."""
     for t in (count, prob):
@@ -120,6 +124,7 @@ def binomial(count, prob, generator=None):
     return drawn("binomial", values.reshape(counts.shape), kind, (count, prob))
 
 
+@create.drawing
 def multinomial(input, num_samples, replacement=False, *, generator=None, out=None):
     """Numbers of categories, drawn by weight, for a vector or for each row of weights."""
     _tensor("multinomial", input)
@@ -160,6 +165,7 @@ class GammaBack:
         return [g * standard_gamma_grad(shapes, samples)]
 
 
+@create.drawing
 def standard_gamma(input, generator=None):
     """A gamma number of scale 1 for each shape; the gradient is that of its quantile."""
     _tensor("_standard_gamma", input)

@@ -137,7 +137,7 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
         x = convert.copied(values.astype(np.float32 if kind is dt.bfloat16 else kind.numpy), kind)
     if out is not None:
         return create.place_in("range", out, x, dtype)
-    return create.finish("range", x, layout, pin_memory, requires_grad)
+    return same_every_time(create.finish("range", x, layout, pin_memory, requires_grad))
 
 
 # -- linspace ------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def _spaced(name, values, start, end, steps, out, dtype, layout, device, pin_mem
             x = convert.owned(values(start, end, int(steps), kind), kind)
     if out is not None:
         return create.place_in(name, out, x, dtype)
-    return create.finish(name, x, layout, pin_memory, requires_grad)
+    return same_every_time(create.finish(name, x, layout, pin_memory, requires_grad))
 
 
 def linspace_values(start, end, steps: int, kind: dt.dtype) -> np.ndarray:

@@ -11,8 +11,8 @@ grow = memory.grow
 pool_of = memory.pool_of
 
 
-#: told, while a trace records: of memory that is taken, that values are read by Python, and of
-#: indices whose bounds are checked
+#: told, while a trace records: of memory that is taken and how many bytes were asked for, that
+#: values are read by Python, and of indices whose bounds are checked
 takers: list = []
 readers: list = []
 checkers: list = []
@@ -22,7 +22,7 @@ def allocate(nbytes: int):
     """A storage of at least nbytes, uninitialised."""
     mem = memory.allocate(nbytes)
     if takers:
-        takers[-1](mem)
+        takers[-1](mem, nbytes)
     return mem
 
 

@@ -106,7 +106,7 @@ def dispatch(func, taking_part: list, args, kwargs, name: str):
     """The answer of the first argument that has one."""
     types = tuple(type(a) for a in taking_part)
     for a in taking_part:
-        result = type(a).__torch_function__(func, types, tuple(args), kwargs or {})
+        result = a.__torch_function__(func, types, tuple(args), kwargs or {})
         if result is not NotImplemented:
             return result
     raise TypeError(f"no implementation found for 'torch.{name}' on types that implement "

@@ -188,7 +188,7 @@ def empty(sig: Signature) -> Tensor:
     if inferring and infers():
         mem.version = INFERENCE
     if takers:
-        takers[-1](mem)
+        takers[-1](mem, sig.nbytes)
     t = new(Tensor)  # as `make` does it, without a frame of its own
     t.sig, t.mem, t.node, t.ptr = sig, mem, None, mem.address
     return t

@@ -184,10 +184,12 @@ class Recorded:
         entries = [f"room+{self._reserve(program.placement.size)}",
                    f"data+{self._store(_bytes_at(program.data.address, program.data.nbytes))}"]
         places = {}
+        hosts = {*program.placement.hosts.values()}  # work goes on there: it is no caller's memory
         for n, (_, size) in enumerate(program.pools):
             keys = [k for k, _, at, offset in run.inner if at == n and offset == 0]
             out = next((w for w, key in enumerate(wanted) if key[0] == number and key[1] in keys
-                        and self.results[w].nbytes <= size), None)
+                        and self.results[w].nbytes == size
+                        and program.results[n] not in hosts), None)
             places[n] = f"%out{out}" if out is not None else f"room+{self._reserve(size)}"
             entries.append(places[n])
         for k, _, n, offset in run.inner:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any, Final, NamedTuple
+from typing import Any, Dict, Final, List, NamedTuple, Optional, Tuple  # noqa: UP035
 
 from flambeau import nn
 from flambeau.export.record import recording
 
-__all__ = ["Attribute", "Final", "Future", "ScriptModule", "annotate", "export", "fork", "freeze",
+__all__ = ["Attribute", "Dict", "Final", "Future", "List", "Optional", "ScriptModule", "Tuple",
+           "annotate", "export", "fork", "freeze",
            "ignore", "interface", "is_scripting", "is_tracing", "isinstance",
            "onednn_fusion_enabled", "optimize_for_inference", "run_frozen_optimizations", "script",
            "script_if_tracing", "script_method", "set_fusion_strategy", "unused", "wait"]

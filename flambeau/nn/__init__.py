@@ -1,6 +1,17 @@
 """Layers, losses, containers and initial values: torch.nn's names and meanings."""
 
-from flambeau.nn import attention, functional, init, modules, parallel, parameter, quantized, utils
+from flambeau.nn import (
+    attention,
+    common_types,
+    functional,
+    grad,
+    init,
+    modules,
+    parallel,
+    parameter,
+    quantized,
+    utils,
+)
 from flambeau.nn.modules import *
 from flambeau.nn.modules import __all__ as _layers
 from flambeau.nn.parallel import DataParallel
@@ -19,7 +30,9 @@ __all__ = [
     "UninitializedBuffer",
     "UninitializedParameter",
     "attention",
+    "common_types",
     "functional",
+    "grad",
     "init",
     "modules",
     "parallel",

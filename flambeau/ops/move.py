@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ..core import expr as e
 from ..core import shape as sh
+from .arithmetic import clone
 from .declare import T, composite, engine, indexed
 from .shape import (
+    contiguous,
     diagonal,
     expand,
     flatten,
@@ -104,7 +106,12 @@ def repeat(x, *args, repeats=None):
     paired = reshape(x, tuple(k for n in shape for k in (1, n)))
     wide = expand(paired, tuple(k for c, n in zip(counts, shape, strict=True) for k in (c, n)))
     whole = tuple(c * n for c, n in zip(counts, shape, strict=True))
-    return reshape(engine.clone(wide) if wide.sig.contiguous else wide, whole)
+    return _apart(wide, whole)
+
+
+def _apart(x, shape: tuple):
+    """`reshape` into memory of its own: what is written to the result stays there."""
+    return reshape(clone(x) if x.sig.contiguous else contiguous(x), shape)
 
 
 @composite
@@ -131,7 +138,7 @@ def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
         wide = [*x.sig.shape[:d + 1], repeats, *x.sig.shape[d + 1:]]
         shape = (*x.sig.shape[:d], n * repeats, *x.sig.shape[d + 1:])
         wide = expand(unsqueeze(x, d + 1), tuple(wide))
-        return reshape(engine.clone(wide) if repeats == 1 else wide, shape)
+        return _apart(wide, shape)
     if repeats.sig.rank == 0 or (repeats.sig.rank == 1 and repeats.sig.shape[0] == 1):
         repeats = expand(reshape(repeats, (1,)), (x.sig.shape[d],))
     if repeats.sig.rank != 1:
@@ -271,7 +278,7 @@ def pixel_shuffle(x, upscale_factor):
     k = len(lead)
     blocks = reshape(x, (*lead, c // (r * r), r, r, h, w))
     order = (*range(k), k, k + 3, k + 1, k + 4, k + 2)
-    return reshape(permute(blocks, order), (*lead, c // (r * r), h * r, w * r))
+    return _apart(permute(blocks, order), (*lead, c // (r * r), h * r, w * r))
 
 
 @composite(method=False)
@@ -288,7 +295,7 @@ def pixel_unshuffle(x, downscale_factor):
     k = len(lead)
     blocks = reshape(x, (*lead, c, h // r, r, w // r, r))
     order = (*range(k), k, k + 2, k + 4, k + 1, k + 3)
-    return reshape(permute(blocks, order), (*lead, c * r * r, h // r, w // r))
+    return _apart(permute(blocks, order), (*lead, c * r * r, h // r, w // r))
 
 
 @composite(method=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .arithmetic import clone
 from .declare import T, composite, engine
 from .join import cat
 from .shape import expand, narrow
@@ -132,8 +133,11 @@ def pad(input, pad, mode="constant", value=None):
     pairs = _pairs(input, pad, mode)
     _check_bordered(mode, input, pad, pairs)
     if mode == "circular":
-        return _wrapped(input, pairs)
-    return _bordered(input, pairs, *_BORDERS[mode])
+        out = _wrapped(input, pairs)
+    else:
+        out = _bordered(input, pairs, *_BORDERS[mode])
+    # where nothing was joined, nothing was copied yet
+    return out if any(p > 0 for pair in pairs for p in pair) else clone(out)
 
 
 @composite(where="nn.functional")

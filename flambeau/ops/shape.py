@@ -139,7 +139,7 @@ def flatten(g, x_meta):
 @composite
 def ravel(x):
     """All elements in one dimension."""
-    return reshape(x, (-1,)) if x.sig.numel else reshape(x, (0,))
+    return reshape(contiguous(x), (-1,)) if x.sig.numel else reshape(x, (0,))
 
 
 @composite

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import flambeau
 from flambeau import Tensor, sparse_coo_tensor, stack, tensor
 from flambeau.assemble import coo_ops
 
@@ -90,3 +91,28 @@ def _sparse(name: str, x: Tensor) -> Tensor:
         raise RuntimeError(f"sparse.{name}: a tensor of layout torch.sparse_coo is wanted, got "
                            f"{getattr(x, 'layout', type(x).__name__)}")
     return x
+
+
+class _LegacyType(type):
+    """The type of torch.sparse.FloatTensor and its kin: constructors from places and values."""
+
+    dtype: flambeau.dtype
+
+    def __call__(cls, *args, device=None) -> Tensor:
+        if args and isinstance(args[0], Tensor):
+            indices, values, *known = args
+            if values.dtype is not cls.dtype:
+                raise TypeError(f"expected values of dtype {cls.dtype} (got {values.dtype})")
+            return sparse_coo_tensor(indices, values, *known, device=device)
+        size = args[0] if args and not isinstance(args[0], int) else args or (0,)
+        return sparse_coo_tensor(size=tuple(size), dtype=cls.dtype, device=device)
+
+    def __instancecheck__(cls, instance) -> bool:
+        return isinstance(instance, Tensor) and instance.is_sparse and instance.dtype is cls.dtype
+
+
+globals().update({name: _LegacyType(name, (), {
+    "__module__": "torch.sparse", "dtype": getattr(flambeau, name).dtype, "is_sparse": True,
+    "__doc__": f"Constructor of sparse tensors of {getattr(flambeau, name).dtype}."})
+    for name in ("FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "ByteTensor",
+                 "CharTensor", "ShortTensor", "IntTensor", "LongTensor")})

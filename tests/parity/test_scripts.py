@@ -19,7 +19,7 @@ NUMBER = re.compile(r"-?\d+\.\d+")
 WAYS = ["gpt_trainer.py --max_iters 8", "names.py --type gru --steps 10", "vae.py --epochs 2",
         "gan.py", "word_lstm.py --lr 2 --nlayers 1 --epochs 2", "cnn_zoo.py --model mobilenet",
         "unet.py", "detection.py", "diffusion.py", "graphs.py", "llama.py", "policy_gradient.py",
-        "translation.py"]
+        "translation.py", "years_ago.py"]
 
 
 def output(command, folder):

@@ -219,7 +219,8 @@ def _result(element, itemsize, shape, strides, axes, groups, rows, weights, kern
     packed = max(groups * p[place["panels"]] * (p[place["inner"]] + 1) * high for p in found)
     work = sum(p[place["cols"]] * p[place["inner"]] * rows * groups for p in found)
     words = [*RESULT.values(framed=int(source.framed and not source.own), weights=source.room,
-                            bias=int(biased), phases=len(found)), *source.words]
+                            bias=int(biased), phases=len(found), bytes=itemsize, finish=0,
+                            finish_with=0), *source.words]
     for phase in found:
         words += phase
     part = f"result {SQUARES if squares else _together(rows)}"

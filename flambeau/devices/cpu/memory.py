@@ -8,6 +8,7 @@ mapping of its own, which is returned to the system when too much lies idle.
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 
 from .bridge import BUFFER_IR, STORAGE_IR, THUNK_IR, Watch, make_storage_type
@@ -59,6 +60,16 @@ def _map(nbytes: int) -> tuple[mmap.mmap, int]:
     return mapping, ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 
+def _large(size: int, nbytes: int) -> tuple[mmap.mmap, int]:
+    """A mapping of this size, for so many bytes that were asked for."""
+    try:
+        return _map(size)
+    except (OSError, ValueError, OverflowError) as error:
+        raise RuntimeError(
+            f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {nbytes} "
+            f"bytes. {error}") from error
+
+
 _slabs: list[mmap.mmap] = []
 
 
@@ -68,12 +79,7 @@ def grow(nbytes: int):
     pool = pool_of(size)
     if size >= LARGE:
         _trim(size)
-        try:
-            mapping, address = _map(size)
-        except (OSError, ValueError, OverflowError) as error:
-            raise RuntimeError(
-                f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {nbytes} "
-                f"bytes. {error}") from error
+        mapping, address = _large(size, nbytes)
         return _block(address, size, pool, mapping)
     count = max(1, min(BATCH, BATCH_BYTES // size))
     address = _cut(count * size)
@@ -115,6 +121,15 @@ def allocate(nbytes: int):
         return grow(nbytes)
 
 
+def reserve(nbytes: int):
+    """A storage that is held for long: if it is large, no larger than that, and no part of the free
+    lists. (In a larger one the system may give whole huge pages for a few bytes at its end.)"""
+    if nbytes < LARGE:
+        return allocate(nbytes)
+    mapping, address = _large(nbytes, nbytes)
+    return adopt(address, nbytes, mapping)
+
+
 def adopt(address: int, nbytes: int, owner):
     """A storage over memory that somebody else owns and that stays while `owner` does."""
     storage = Storage()
@@ -128,8 +143,22 @@ def return_pages(storage) -> None:
     first = -(-storage.address // mmap.PAGESIZE) * mmap.PAGESIZE
     room = (storage.address + storage.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
     if room >= FEW_PAGES * mmap.PAGESIZE and hasattr(mmap, "MADV_DONTNEED"):
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(room),
-                                  mmap.MADV_DONTNEED)
+        _library().madvise(ctypes.c_void_p(first), ctypes.c_size_t(room), mmap.MADV_DONTNEED)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def return_idle_pages() -> None:
+    """Return to the system what lies in free lists, for it will not be needed soon."""
+    release()
+    for size, pool in list(_pools.items()):
+        idle = []  # nobody else may take what is being emptied
+        while size >= FEW_PAGES * mmap.PAGESIZE and pool:
+            idle.append(pool.pop())
+            return_pages(idle[-1])
 
 
 def idle_bytes() -> int:

@@ -34,14 +34,19 @@ def cache() -> Cache:
 
 def addresses(key: str, names, build_ir, optimise: bool | str = False) -> list[int]:
     """Where functions are, of machine code by key, compiled from `build_ir()` if not on disk."""
+    found = loaded(key, names, build_ir, optimise)
+    SOURCES.update(zip(found, [(name, build_ir, optimise) for name in names], strict=True))
+    return found
+
+
+def loaded(key: str, names, build_ir, optimise: bool | str = False) -> list[int]:
+    """The same of code that nobody asks for the text of later."""
     store, j = cache(), jit()
     code = store.get(key)
     if code is None:
         code = j.compile(build_ir(), optimise)
         store.put(key, code)
-    found = j.load(code, *names)
-    SOURCES.update(zip(found, [(name, build_ir, optimise) for name in names], strict=True))
-    return found
+    return j.load(code, *names)
 
 
 def once(load: Callable[[], None]) -> Callable[[], None]:

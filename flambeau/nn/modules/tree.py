@@ -87,6 +87,9 @@ class Tree:
     # -- attributes -----------------------------------------------------------------------
 
     def __setattr__(self, name, value):
+        if isinstance(value, Tensor) and self.__dict__.get(name) is value and (
+                name in self.__dict__.get("_registered", ())):
+            return  # what `self.count += 1` leaves
         module_changes[0] += 1
         if isinstance(value, (Tensor, Tree)) or name in self.__dict__.get("_registered", ()):
             self._assign(name, value)
@@ -133,6 +136,8 @@ class Tree:
             self.__dict__.pop(name, None)
 
     def __getattr__(self, name):
+        if name in self.__dict__.get("_registered", ()):  # asked for by this method's own name
+            return self.__dict__[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __delattr__(self, name):

@@ -20,6 +20,16 @@ _triple = _ntuple(3, "_triple")
 _quadruple = _ntuple(4, "_quadruple")
 
 
+def _list_with_default(out_size, defaults):
+    """A size for each of the last dimensions, with the default where None was given."""
+    if isinstance(out_size, int):
+        return out_size
+    if len(defaults) <= len(out_size):
+        raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
+    last = defaults[-len(out_size):]
+    return [d if v is None else v for v, d in zip(out_size, last, strict=True)]
+
+
 def _reverse_repeat_tuple(values, times):
     """(1, 2) twice is (2, 2, 1, 1): the order in which `F.pad` takes sizes."""
     return tuple(value for value in reversed(values) for _ in range(times))

@@ -2,11 +2,12 @@
 
 import importlib
 
+from flambeau.nn.parallel import scatter_gather
 from flambeau.nn.parallel.data_parallel import DataParallel, data_parallel
 from flambeau.nn.parallel.pieces import gather, parallel_apply, replicate, scatter, scatter_kwargs
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply",
-           "replicate", "scatter", "scatter_kwargs"]  # fmt: skip
+           "replicate", "scatter", "scatter_gather", "scatter_kwargs"]  # fmt: skip
 
 
 def __getattr__(name):

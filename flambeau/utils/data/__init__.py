@@ -1,5 +1,6 @@
 """Data sets, samplers and the loader that makes batches of them."""
 
+from . import _utils
 from .collate import default_collate, default_convert
 from .dataloader import DataLoader
 from .dataset import (
@@ -39,6 +40,7 @@ __all__ = [
     "SubsetRandomSampler",
     "TensorDataset",
     "WeightedRandomSampler",
+    "_utils",
     "default_collate",
     "default_convert",
     "get_worker_info",

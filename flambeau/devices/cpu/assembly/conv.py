@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import conv_frame, conv_panel, conv_result, conv_weight, conv_winograd
+from . import conv_finish, conv_frame, conv_panel, conv_result, conv_weight, conv_winograd
 from .conv_words import ONE, SQUARES, THREE, TILES
 from .lanes import Lanes, lanes_of
 from .writer import Function
@@ -13,16 +13,22 @@ TAPS = 9
 
 def _tiles(lanes: Lanes) -> list[Function]:
     columns, pack = conv_panel.columns(lanes), conv_panel.pack(lanes)
-    tile = conv_panel.tile(lanes, "panels", 1, lanes.rows)
+    tile, finish = _tile(lanes), conv_finish.finish_columns(lanes)
     return _result(lanes, conv_result.pack_weights(lanes, lanes.rows),
-                   conv_result.product(lanes, tile, columns, pack), columns, pack, tile)
+                   conv_result.product(lanes, tile, columns, pack, finish), columns, pack, tile,
+                   finish)
 
 
 def _squares(lanes: Lanes) -> list[Function]:
     columns, pack = conv_panel.columns(lanes), conv_panel.pack(lanes)
-    tile = conv_panel.tile(lanes, "panels", 1, lanes.rows)
+    tile, finish = _tile(lanes), conv_finish.finish_squares(lanes)
     return _result(lanes, conv_winograd.turn_weights(lanes),
-                   conv_winograd.squares(lanes, tile, columns, pack), columns, pack, tile)
+                   conv_winograd.squares(lanes, tile, columns, pack, finish), columns, pack, tile,
+                   finish)
+
+
+def _tile(lanes: Lanes) -> Function:
+    return conv_panel.tile(lanes, "panels", 1, lanes.rows)
 
 
 def _result(lanes: Lanes, weights: Function, compute: Function, *more: Function) -> list[Function]:

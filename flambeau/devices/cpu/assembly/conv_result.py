@@ -7,6 +7,7 @@ depthwise one, is summed directly instead, a line of windows at a time.
 
 from __future__ import annotations
 
+from .conv_finish import call_finish, is_wanted
 from .conv_words import FRAME, ONE, PHASE, RESULT
 from .lanes import Lanes, ceiling, in_a_row, larger, smaller, times_plus
 from .tile_sizes import BLOCK, DEPTH
@@ -14,7 +15,8 @@ from .writer import Function, Value, parallel
 
 #: bytes of packed weights that are used together, from the second level of cache
 _NEAR = 160 << 10
-#: words of a context: result, source, packed weights, words, weights, bias; then a frame's words
+#: words of a context: result, source, packed weights, words, weights, bias; then a frame's words,
+#: and what finishes pieces of the result
 _CONTEXT = 6
 
 
@@ -46,7 +48,8 @@ def pack_weights(lanes: Lanes, high: int) -> Function:
     return f
 
 
-def product(lanes: Lanes, multiply: Function, columns: Function, pack: Function) -> Function:
+def product(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
+            finish: Function) -> Function:
     """Blocks `begin` to `end`: of each group, of columns, of panels of rows."""
     f = Function("product", "ptr context, i64 begin, i64 end", local=True)
     out, source, weights, words = (f.context.load("ptr", i) for i in range(4))
@@ -102,8 +105,18 @@ def product(lanes: Lanes, multiply: Function, columns: Function, pack: Function)
             with f.each(panel_from, panel_to, together) as panel:
                 multiplied(group, panel_from, tiles, width, panel,
                            smaller(panel + together, panel_to), k0, depth)
+        finish_panels(f, lanes, finish, group, panel_from, panel_to, rows, first, width)
     f.calls("free", "void", memory)
     return f
+
+
+def finish_panels(f: Function, lanes: Lanes, finish: Function, group, panel_from, panel_to, rows,
+                  first, width) -> None:
+    """Finish the results of some panels of weights and some columns, if anything is to be done."""
+    with f.when(is_wanted(f)):
+        row = panel_from * lanes.rows
+        f.run(finish, f.context, group, row, smaller(panel_to * lanes.rows, rows) - row, first,
+              width)
 
 
 def borrow(f: Function, nbytes: Value) -> tuple[Value, Value]:
@@ -172,6 +185,8 @@ def direct(lanes: Lanes, frame: Function, together: int) -> Function:
             else:
                 with f.each(0, oh) as y:
                     lines.write(given.at(element, y * in_h), to.at(element, y * out_h))
+        with f.when(is_wanted(f)):
+            call_finish(f, target, f.const("i64", together), od * oh * ow, out_m * lanes.bytes)
     f.calls("free", "void", memory)
     return f
 
@@ -272,8 +287,10 @@ def result(lanes: Lanes, frame: Function, pack: Function, compute: Function,
     """
     f = Function("conv_result", "ptr out, ptr source, ptr weights, ptr bias, ptr scratch, "
                                 "ptr words, i64 work")
-    framed, panels, biased, phases = RESULT.read(f, f.words, "framed weights bias phases")
-    context = f.room("ptr", _CONTEXT + 1)
+    framed, panels, biased, phases, finish, given = RESULT.read(
+        f, f.words, "framed weights bias phases finish finish_with")
+    finish, given = (f.new("ptr", f"inttoptr i64 {v.name} to ptr") for v in (finish, given))
+    context = f.room("ptr", _CONTEXT + 3)
     source = f.var("ptr", f.source)
     frame_words = f.words.at("i64", len(RESULT))
     with f.when(framed != 0):
@@ -284,7 +301,8 @@ def result(lanes: Lanes, frame: Function, pack: Function, compute: Function,
     packed = f.scratch.at(lanes.element, panels)
     with f.each(0, phases) as i:
         phase = words.at("i64", i * len(PHASE))
-        for k, value in enumerate((f.out, source(), packed, phase, f.weights, bias, frame_words)):
+        for k, value in enumerate((f.out, source(), packed, phase, f.weights, bias, frame_words,
+                                   finish, given)):
             context.store(value, k)
         groups, count, blocks, splits, grain, pack_grain, od, cols, oh, ow = PHASE.read(
             f, phase, "groups panels blocks splits grain pack_grain od cols oh ow")

@@ -7,7 +7,7 @@ turned into the results: sixteen products in place of thirty-six.
 
 from __future__ import annotations
 
-from .conv_result import borrow
+from .conv_result import borrow, finish_panels
 from .conv_words import PHASE
 from .lanes import Lanes, ceiling, in_a_row, smaller
 from .writer import Function, Value
@@ -75,7 +75,8 @@ def _gathered(f: Function, lanes: Lanes, lines: list[Value], at: Value) -> Value
     return vector
 
 
-def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function) -> Function:
+def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
+            complete: Function) -> Function:
     """Blocks `begin` to `end` of squares: of each group, of panels of them."""
     f = Function("squares", "ptr context, i64 begin, i64 end", local=True)
     out, source, weights, words = (f.context.load("ptr", i) for i in range(4))
@@ -151,6 +152,7 @@ def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function)
             with f.each(begin, end) as panel:
                 own = products.at(element, (panel - begin) * (SQUARE * high * tile))
                 finish(group, panel, own, t, width)
+        finish_panels(f, lanes, complete, group, split * per, last, rows, first, width)
     f.calls("free", "void", memory)
     return f
 

@@ -53,8 +53,9 @@ PHASE = Record("""groups rows inner kc cols od oh ow in_n in_g in_d in_h out_0 o
     out_d out_h out_w koff wk wg wr panels blocks splits per grain pack_grain own
     three wide""")
 
-#: a result: its frame if any, and its phases
-RESULT = Record("""framed weights bias phases""")
+#: a result: its frame if any, and its phases; bytes of an element; a function that finishes pieces
+#: of it, or 0, and what that is given (see conv_finish)
+RESULT = Record("""framed weights bias phases bytes finish finish_with""")
 
 #: the weights from data and result
 WEIGHT = Record("""framed groups rows inner cols od oh ow in_n in_g in_d in_h koff turned partial

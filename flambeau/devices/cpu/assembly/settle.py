@@ -20,7 +20,7 @@ from .settle_words import ANOTHER, EMPTY, PLAN, PROMISE, ROW
 from .writer import Function, Value
 
 _REFERENCES, _ADDRESS = 0, 16
-_NUMBERS = ("count", "outside", "results", "work", "threshold", "row_count")
+_NUMBERS = ("count", "outside", "results", "work", "threshold", "row_count", "last")
 
 
 def _swap(layout: Layout) -> Function:
@@ -135,5 +135,9 @@ def build(offsets) -> list[Function]:
         x.at("i8", layout.offsets["mem"]).store(owner())
         x.at("i8", layout.offsets["ptr"]).store(start())
         f.calls("PyList_Append", "i32", tagged, x)
+    with f.when(plan["last"] != 0):
+        for found in (values, outside, f.state.load("ptr", STATE.index("numbers"))):
+            f.calls("PyList_SetSlice", "i32", found, f.const("i64", 0), _size(found),
+                    f.const("ptr", 0))
     f.give(f.const("i64", 0))
     return [f, _swap(layout), _promise(layout)]

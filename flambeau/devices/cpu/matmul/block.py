@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from .host import Tile
+from .host import Tile, caches
 from .text import Code
 from .tile import FRAME, FRAME_BYTES, ROWS
 
@@ -20,25 +20,34 @@ from .tile import FRAME, FRAME_BYTES, ROWS
 #: rows_first: the inner loop goes along columns. spare_a: what a block needs, the last part of it
 #: from `spare_at` on for panels of B; spare_b: panels of B that threads share. pack_b: DIRECT ...
 #: given: what pack functions are told of k, if not how deep panels are. enter, leave: functions to
-#: call before and after a block, if any.
+#: call before and after a block, if any. finish: a function that a product which finishes calls on
+#: every part of C once all of k is in it, while it is in the cache, with where it starts, its rows
+#: and columns, bytes from row to row, and finish_with.
 WORDS = ("batch", "offsets", "m", "n", "k", "a_row", "a_step", "b_step", "b_lane", "c_row",
          "d_row", "kind", "alpha", "beta", "depth", "height", "pack_a", "pack_b", "across", "each",
          "rows_first", "grain", "tiles", "packer_a", "packer_b", "spare_a", "spare_b", "c_size",
          "round", "ahead", "spare_at", "tile_rows",
          "tile_columns", "tile_shift", "tile_group", "tile_masked", "alone", "turned",
-         "given", "enter", "leave")
+         "given", "enter", "leave", "finish", "finish_with")
 #: B is read where it lies; from panels that were made before; from panels made block by block
 DIRECT, SHARED, HERE = 0, 1, 2
 W = {name: i for i, name in enumerate(WORDS)}
 
 PANELS = 4  # of B, packed at a time
+#: tiles above each other in a block that is finished, at least, so that panels of B are read often
+_TILES = 4
 _ONE = 0x3FF0000000000000  # the double 1.0
 _ARGUMENTS = "ptr %a, ptr %v, ptr %c, ptr %d, i64 %rows, i64 %columns, ptr %spare, ptr %words"
 
 
-def block_text(tile: Tile, name: str) -> tuple[str, dict]:
+def near_bytes() -> int:
+    """Bytes of C that are finished together: a part of the second cache."""
+    return caches()[1] // 2
+
+
+def block_text(tile: Tile, name: str, finishing: bool) -> tuple[str, dict]:
     """The function of this name, and the declarations it needs."""
-    return _Block(tile).text(name)
+    return (_FinishingBlock if finishing else _Block)(tile).text(name)
 
 
 def call_pack(w: Code, packer, base, lane, step, lanes, k, to, pitch, panel) -> None:
@@ -84,7 +93,7 @@ class _Block:
                              ("s_row", w.pick(self.pack_a, t.size, self.a_row)),
                              ("s_step", self.a_step)):
             self.put(field, value)
-        self.height = self._even("%rows", self.word("height"))
+        self.height = self._even("%rows", self._most_rows())
         self._around("enter")
         w.loop(0, self.k, self.word("depth"), self._part_of_k)
         self._around("leave")
@@ -112,9 +121,9 @@ class _Block:
         left = w.sub(self.k, p)
         self.deep = w.least(self.word("depth"), left)
         self.given = given_k(w, "%words", self.deep)
-        first = w.is_("eq", p, 0)
+        first, self.last = w.is_("eq", p, 0), w.is_("eq", self.deep, left)
         self.d_step = w.pick(first, self.d_row, self.c_row)
-        for field, value in (("last", w.emit(f"zext i1 {w.is_('eq', self.deep, left)} to i64")),
+        for field, value in (("last", w.emit(f"zext i1 {self.last} to i64")),
                              ("kind", w.pick(first, self.kind, ROWS)),
                              ("beta", w.pick(first, self.beta, _ONE)), ("d_row", self.d_step)):
             self.put(field, value)
@@ -134,7 +143,7 @@ class _Block:
         self.s_from = w.pick(self.pack_a, "%spare", block, "ptr")
         self.c_block = w.at("%c", w.mul(i, self.c_row))
         self.d_block = w.at(self.d_base, w.mul(i, self.d_step))
-        group = w.pick(self.here, PANELS * self.t.columns, "%columns")
+        group = w.pick(self.here, PANELS * self.t.columns, self._columns_together())
         w.loop(0, "%columns", group, lambda j, _: self._part_of_columns(j, group))
 
     def _part_of_columns(self, j: str, group: str) -> None:
@@ -145,13 +154,25 @@ class _Block:
         w.when(self.here, lambda: call_pack(
             w, self.word("packer_b", "ptr"), source, self.b_lane, self.b_step, self.wide,
             self.given, self.panels, self.line, inside))
-        self.v_from = w.pick(self.here, self.panels, self.v_base, "ptr")
+        self.v_from = w.pick(self.here, self.panels, self._first_panel(j), "ptr")
         self.panel = w.pick(self.here, inside,
                             w.pick(self.direct, w.mul(self.tile_columns, self.b_lane),
                                    w.mul(self.k, self.line)))
         self.c_group = w.at(self.c_block, w.mul(j, self.c_size))
         self.d_group = w.at(self.d_block, w.mul(j, self.d_lane))
         w.when(w.is_("ne", self.word("rows_first"), 0), self._rows_outside, self._columns_outside)
+
+    def _most_rows(self) -> str:
+        """Rows of a part, at most."""
+        return self.word("height")
+
+    def _columns_together(self) -> str:
+        """Columns of a part whose panels are made already, or not at all: all of them."""
+        return "%columns"
+
+    def _first_panel(self, j: str) -> str:
+        """Where those panels start of a part from column j on."""
+        return self.v_base
 
     def _columns_outside(self) -> None:
         self._by_columns(lambda *column: self._by_rows(lambda *row: self._tile(*column, *row)))
@@ -254,3 +275,53 @@ class _Block:
         rows = w.pick(several, w.mul(full, most), 0)
         w.when(several, lambda: pack(block, most, rows, "%spare"))
         return rows
+
+
+class _FinishingBlock(_Block):
+    """Calls `finish` on parts of C, which are small enough to be in the second cache by then."""
+
+    def _part_of_rows(self, i: str, _) -> None:
+        super()._part_of_rows(i, _)
+        self.w.when(self.w.op("and", self.last, self.here, "i1"),
+                    lambda: self._finish(self.c_block, "%columns"))
+
+    def _part_of_columns(self, j: str, group: str) -> None:
+        super()._part_of_columns(j, group)
+        others = self.w.emit(f"xor i1 {self.here}, true")
+        self.w.when(self.w.op("and", self.last, others, "i1"),
+                    lambda: self._finish(self.c_group, self.wide))
+
+    def _finish(self, c: str, columns: str) -> None:
+        function, given = self.word("finish", "ptr"), self.word("finish_with", "ptr")
+        self.w.do(f"call void {function}(ptr {c}, i64 {self.count}, i64 {columns}, "
+                  f"i64 {self.c_row}, ptr {given})")
+
+    def _most_rows(self) -> str:
+        """As many whole rows as are near, but some tiles of them.
+
+        Where panels of B are made here a part has all rows, or they would be made again.
+        """
+        w, most = self.w, self.word("height")
+        fit = w.op("udiv", near_bytes(), w.mul("%columns", self.c_size))
+        least = w.mul(self.tile_rows, _TILES)
+        fewer = w.least(most, w.pick(w.is_("slt", fit, least), least, fit))
+        return w.pick(self.here, most, fewer)
+
+    def _columns_together(self) -> str:
+        """As many as are near.
+
+        Where a row of C ends with less than a vector it is finished whole, so that what is left
+        over is left over once.
+        """
+        w, t = self.w, self.t
+        unit = PANELS * t.columns
+        some = w.op("udiv", near_bytes(), w.mul(w.mul(self.count, self.c_size), unit))
+        near = w.mul(w.pick(w.is_("eq", some, 0), 1, some), unit)
+        even = w.is_("eq", w.op("and", "%columns", t.lanes - 1), 0)
+        own = w.is_("eq", self.tile_columns, t.columns)
+        return w.pick(w.op("and", even, own, "i1"), near, "%columns")
+
+    def _first_panel(self, j: str) -> str:
+        w = self.w
+        column = w.pick(self.direct, self.b_lane, w.mul(self.k, self.t.size))
+        return w.at(self.v_base, w.mul(j, column))

@@ -27,13 +27,13 @@ _BODY = "ptr %context, i64 %begin, i64 %end"
 class _Driver:
     """Writes the functions of one dtype of sums."""
 
-    def __init__(self, tile: Tile, name: str):
-        self.t, self.name = tile, name
+    def __init__(self, tile: Tile, name: str, finishing: bool):
+        self.t, self.name, self.finishing = tile, name, finishing
 
     def text(self) -> str:
-        return module([block_text(self.t, f"{self.name}_block"), self.pack_range(),
-                       self.grid_range(), self.each_range(), self.shared(), self.entry(),
-                       ("", DECLARATIONS)])
+        return module([block_text(self.t, f"{self.name}_block", self.finishing),
+                       self.pack_range(), self.grid_range(), self.each_range(), self.shared(),
+                       self.entry(), ("", DECLARATIONS)])
 
     # -- what threads do -----------------------------------------------------------------------
 
@@ -92,14 +92,8 @@ class _Driver:
 
     def _spare(self, w: Code, size: str) -> str:
         """A buffer, or null if none is needed."""
-        none = w.is_("eq", size, 0)
-        before, take, done = w.block, w.fresh("take")[1:], w.fresh("done")[1:]
-        w.do(f"br i1 {none}, label %{done}, label %{take}")
-        w.start(take)
-        got = w.emit(f"call ptr @flambeau_scratch_take(i64 {size})")
-        w.do(f"br label %{done}")
-        w.start(done)
-        return w.emit(f"phi ptr [ null, %{before} ], [ {got}, %{take} ]")
+        return w.either(w.is_("ne", size, 0), lambda: w.emit(
+            f"call ptr @flambeau_scratch_take(i64 {size})"), "null", "ptr")
 
     def _give(self, w: Code, spare: str) -> None:
         w.when(w.is_("ne", spare, "null", "ptr"),
@@ -186,6 +180,6 @@ class _Driver:
         return w.function(f"{self.name}_shared", ENTRY, "internal "), w.declared
 
 
-def driver_text(tile: Tile, name: str) -> str:
-    """The module with the function `name` of a dtype of sums."""
-    return _Driver(tile, name).text()
+def driver_text(tile: Tile, name: str, finishing: bool) -> str:
+    """The module with the function `name` of a dtype of sums, with or without `finish`."""
+    return _Driver(tile, name, finishing).text()

@@ -17,21 +17,21 @@ SIZES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 
 
 @functools.cache
-def drivers(sums: str) -> tuple[int, int]:
+def drivers(sums: str, finishing: bool = False) -> tuple[int, int]:
     """The addresses of a whole product (see drive.py) and of one block of it (see block.py)."""
     from .drive import driver_text
 
     threads.publish()
     scratch.publish()
-    name, tile = f"matmul_{sums}", host_tile(sums)
+    name, tile = f"matmul_{sums}{'_finishing' if finishing else ''}", host_tile(sums)
     whole, block = addresses(cache().key(name), (name, f"{name}_block"),
-                             lambda: driver_text(tile, name), True)
+                             lambda: driver_text(tile, name, finishing), True)
     return whole, block
 
 
-def driver(sums: str) -> int:
+def driver(sums: str, finishing: bool = False) -> int:
     """The address of void matmul(ptr c, ptr a, ptr b, ptr d, ptr words)."""
-    return drivers(sums)[0]
+    return drivers(sums, finishing)[0]
 
 
 @functools.cache

@@ -186,7 +186,7 @@ def _cut_up(values: dict, tile: Tile, m: int, n: int, k: int, dtype: str, cut: C
         tile_columns=shape.columns, tile_shift=shape.lanes.bit_length() - 1,
         tile_group=8 * shape.rows, tile_masked=8 * shape.rows * shape.vectors,
         packer_a=left if pack_a else 0, packer_b=right if pack_b != DIRECT else 0,
-        enter=enter, leave=leave,
+        enter=enter, leave=leave, finish=0, finish_with=0,
         spare_a=room_a + room_b, spare_at=room_a,
         spare_b=_room(min(width, all_columns), k, tile) if shared else 0,
         ahead=shape.columns * SIZES[dtype] if pack_b == DIRECT else 1024)

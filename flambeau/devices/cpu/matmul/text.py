@@ -58,6 +58,16 @@ class Code(Text):
                 self.do(f"br label %{done}")
         self.start(done)
 
+    def either(self, test: str, then, otherwise, type_: str = "i64") -> str:
+        """What then() gives if the test holds, else a value."""
+        yes, done, before = self.fresh("yes")[1:], self.fresh("done")[1:], self.block
+        self.do(f"br i1 {test}, label %{yes}, label %{done}")
+        self.start(yes)
+        given, after = then(), self.block
+        self.do(f"br label %{done}")
+        self.start(done)
+        return self.emit(f"phi {type_} [ {otherwise}, %{before} ], [ {given}, %{after} ]")
+
     def loop(self, start, stop, step, body, carried=()) -> list[str]:
         """for i in range(start, stop, step): body(i, values); carries (type, value) pairs along.
 

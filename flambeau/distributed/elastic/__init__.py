@@ -1,0 +1,1 @@
+"""What programs started by a launcher use of it."""

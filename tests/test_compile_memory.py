@@ -1,0 +1,233 @@
+"""What compiled functions hold: no more than the same function does in eager."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import flambeau as torch
+from flambeau.compiler.api import report_of
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+MB = 1 << 20
+
+_START = """
+import resource
+import flambeau as torch
+torch.set_num_threads(1)
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+def peak():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) << 10
+"""
+
+
+def run(code: str) -> list[int]:
+    """What a process prints, numbers all; once before so that all machine code is on disk."""
+    whole = _START + textwrap.dedent(code)
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()]
+
+
+_TRAINING = """
+torch.manual_seed(0)
+layers = [layer for _ in range(6) for layer in (torch.nn.Linear(512, 512), torch.nn.GELU())]
+model = torch.nn.Sequential(*layers)
+optimizer = torch.optim.Adam(model.parameters())
+x = torch.randn(1024, 512)
+def step():
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+torch.nn.functional.gelu(x[:2])
+before = resident()
+{wrap}
+for _ in range(4):
+    loss = step()
+print(peak() - before, resident() - before)
+"""
+
+
+@linux
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_compiled_training_step_holds_no_more_than_an_eager_one(fullgraph):
+    eager, _ = run(_TRAINING.format(wrap=""))
+    most, _ = run(_TRAINING.format(wrap=f"step = torch.compile(step, fullgraph={fullgraph})"))
+    assert eager > 30 * MB
+    own = 2 * MB  # the compiler itself
+    assert most < eager + own, f"{most / MB:.1f} MB compiled, {eager / MB:.1f} MB in eager"
+
+
+@linux
+def test_learning_a_path_holds_what_python_holds():
+    """Forty values of 8 MB, of which two live at a time."""
+    code = """
+    @torch.compile
+    def f(x):
+        for k in range(20):
+            x = torch.cos(x)
+            x = x.flip(0)
+        return x.sum()
+    x = torch.zeros(2 << 20)
+    before = resident()
+    f(x)
+    print(peak() - before, resident() - before)
+    f(x)
+    print(peak() - before)
+    """
+    first, left, second = run(code)
+    assert first < 60 * MB
+    assert left < 25 * MB
+    assert second < 60 * MB
+
+
+@linux
+def test_what_eager_left_idle_makes_room_for_an_arena():
+    code = """
+    def f(x):
+        for k in range(4):
+            x = torch.cos(x).flip(0)
+        return x.sum()
+    x = torch.zeros(2 << 20)
+    for _ in range(3):
+        f(x)
+    before = resident()
+    g = torch.compile(f)
+    for _ in range(4):
+        g(x)
+    print(peak() - before)
+    """
+    (grown,) = run(code)
+    assert grown < 20 * MB
+
+
+def test_values_that_are_forgotten_and_found_again():
+    """A weak reference keeps no value, but may be asked for it while it is there."""
+    import weakref
+
+    @torch.compile
+    def f(x):
+        a = x * 2
+        found = weakref.ref(a)
+        b = a + 1
+        parts = [b.sin(), b.cos()]
+        del a
+        again = found()
+        c = parts.pop() * 3
+        return c if again is None else c + again
+
+    x = torch.arange(4.0)
+    expected = [3 * torch.cos(x * 2 + 1), 3 * torch.cos(x * 2 + 1) + 2 * x]
+    for _ in range(3):
+        y = f(x)
+        assert any(torch.allclose(y, e) for e in expected)
+
+
+def test_views_of_what_python_forgot():
+    """A value is gone, a view of it is not: changing that in place means what it does in eager."""
+    def f(x, w):
+        a = x * 2
+        v = a.view(2, 2)
+        del a
+        v.mul_(w)
+        u = v.view(-1)
+        del v
+        u.add_(1)
+        return u * w.view(-1)
+
+    g = torch.compile(f)
+    for _ in range(3):
+        found = []
+        for one in (f, g):
+            x = torch.arange(4.0, requires_grad=True)
+            w = torch.full((2, 2), 3.0, requires_grad=True)
+            y = one(x, w)
+            y.sum().backward()
+            found.append((y.detach(), x.grad, w.grad))
+        assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_one_of_several_results_is_forgotten():
+    def f(x):
+        a, b, c = (x * 2).unbind()
+        y = a * b
+        z = y + c
+        del a, c, y
+        return b, z
+
+    g = torch.compile(f)
+    for _ in range(3):
+        found = []
+        for one in (f, g):
+            x = torch.arange(6.0).view(3, 2).requires_grad_()
+            b, z = one(x)
+            (b * z).sum().backward()
+            found.append(x.grad)
+        assert torch.equal(*found)
+
+
+def test_results_are_room_for_work_until_they_are_written():
+    """What the way forward keeps lies where the gradients of earlier layers will be."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*[layer for _ in range(5) for layer in (
+        torch.nn.Linear(128, 128), torch.nn.Tanh())])
+    x = torch.randn(64, 128)
+
+    def step():
+        model.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        return loss.detach(), [p.grad.clone() for p in model.parameters()]
+
+    compiled = torch.compile(step)
+    for _ in range(3):
+        (loss, grads), (other, others) = step(), compiled()
+        assert torch.allclose(loss, other)
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(grads, others, strict=True))
+    (program,) = [program for _, program in report_of(compiled).programs if program]
+    assert program.placement.hosts
+
+
+def test_pointwise_kernels_write_where_they_read():
+    """Two buffers are enough for a product of two values that nobody needs afterwards."""
+    def f(x):
+        for _ in range(4):
+            a = torch.softmax(x, 1)
+            x = a * torch.softmax(a, 1) + a
+        return x.sum(1)
+
+    x = torch.randn(128, 256)
+    g = torch.compile(f)
+    for _ in range(3):
+        assert torch.allclose(f(x), g(x))
+    (size,) = [program.placement.size for _, program in report_of(g).programs if program]
+    assert size < 2.1 * x.numel() * 4
+
+
+def test_gradients_of_weights_come_before_those_of_inputs():
+    from flambeau.compiler.arrange import arranged
+    from flambeau.compiler.tape import Launch, Place
+
+    def launch(name, writes, *reads):
+        places = [Place(("buffer", b), 0) for b in (writes, *reads)]
+        return Launch(name, None, None, tuple(places), None, (0,))
+
+    kept, gradient, weights, further = range(4)
+    sizes = [1 << 20] * 4
+    steps = [launch("forward", kept), launch("loss", gradient), launch("input", further, gradient),
+             launch("weight", weights, gradient, kept), launch("end", 4, further)]
+    order = [step.name for step in arranged(steps, [*sizes, 64], {weights, 4})]
+    assert order == ["forward", "loss", "weight", "input", "end"]
+    alike = [step.name for step in arranged(steps, [*sizes, 64], {weights, 4, kept})]
+    assert alike == [step.name for step in steps]
