@@ -108,7 +108,7 @@ class Run:
         if inferring:
             return (self.replay.guards_hold() and all_have_gradients(trained)
                     and self._played(player))
-        found = self.replay.run([(k, s.get(player)) for k, s in self.moving])
+        found = self.replay.run([(k, s.get(player)) for k, s in self.moving] if self.moving else ())
         if type(found) is not dict:
             return found != CHANGED and all_have_gradients(trained) and self._played(player)
         for k in self.variant.written:

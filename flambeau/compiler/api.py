@@ -39,7 +39,8 @@ class Compiled:
     def __init__(self, function, fullgraph: bool = False, verify: int = 0):
         self.function, self.fullgraph, self.verify = function, fullgraph, verify
         functools.update_wrapper(self, function, updated=())
-        self.turn = threading.Lock()  # held by the thread whose call is compiled
+        turn = threading.Lock()  # held by the thread whose call is compiled
+        self.claim, self.let_go = turn.acquire, turn.release
         self.reset()
         _all.add(self)
 
@@ -62,24 +63,28 @@ class Compiled:
 
     def __call__(self, *args, **kwargs):
         if eager.tracers or self.given_up or (odd_threads and is_watched()) or (
-                not self.turn.acquire(False)):  # another thread is in it
+                not self.claim(False)):  # another thread is in it
             return self.function(*args, **kwargs)
         try:
-            return (self._whole if self.fullgraph else self._traced)(args, kwargs)
+            if not self.fullgraph:
+                return self._traced(args, kwargs)
+            if self.scripts and not self.verify:
+                found = self.scripts[0].play(args, kwargs)
+                if found is not None:
+                    return found[0]
+            return self._whole(args, kwargs)
         finally:
-            self.turn.release()
+            self.let_go()
 
     def _whole(self, args, kwargs):
-        """A call without Python, if one like it was made before."""
+        """A call as others before the last one were made, or one that is written down."""
+        for k, script in enumerate(() if self.verify else self.scripts[1:], 1):
+            found = script.play(args, kwargs)
+            if found is not None:
+                self.scripts.insert(0, self.scripts.pop(k))
+                return found[0]
         from .script import Script  # segments have no need of it
 
-        if not self.verify:
-            for k, script in enumerate(self.scripts):
-                found = script.play(args, kwargs)
-                if found is not None:
-                    if k:
-                        self.scripts.insert(0, self.scripts.pop(k))
-                    return found[0]
         return self._traced(args, kwargs, Script(self.function, args, kwargs, self.met))
 
     def _traced(self, args, kwargs, writing=None):

@@ -110,7 +110,7 @@ class Program:
 
     def _run(self, pointers, numbers) -> list:
         code = self.code
-        made = [taken(pool, n) for pool, n in self.pools]
+        made = [pool.pop() if pool else allocate(n) for pool, n in self.pools]
         table = self.table
         for k, m in enumerate(made, 2):
             table[k] = m.address
@@ -332,13 +332,6 @@ def _check(step: Check, number: int, pointer, emit, lines: list[str]) -> None:
         at = emit(f"getelementptr i64, ptr %failed, i64 {k + 1}")
         lines.append(f"  store i64 {value}, ptr {at}")
     lines += ["  ret void", f"good{number}:"]
-
-
-def taken(pool: list, nbytes: int):
-    try:
-        return pool.pop()
-    except IndexError:
-        return allocate(nbytes)
 
 
 def _code_name(step: Launch) -> str:

@@ -12,9 +12,9 @@ from array import array
 from ..devices.cpu import bridge
 from ..devices.cpu.assembly.player_words import CHANGED, PLAN, ROW
 from ..devices.cpu.foundry import machine_code
+from ..devices.cpu.memory import allocate
 from ..engine.front_parts import slot_offset
 from ..engine.tensor import Tensor, new
-from .program import taken
 
 __all__ = ["CHANGED", "Replay"]
 
@@ -84,7 +84,7 @@ class Replay:
             program.put_numbers(self.numbers)
         made = {}
         for at, n, pool, nbytes in self.pools:
-            made[n] = mem = taken(pool, nbytes)
+            made[n] = mem = pool.pop() if pool else allocate(nbytes)
             table[at] = mem.address
         for k, x in moving:
             table[self.first + k] = x.ptr

@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import CellType
 from typing import Any
 
-from ..core.device import default
+from ..core import device as places
 from ..engine.eager import module_changes
 from ..engine.modes import modes
 from ..engine.node import Hooked
@@ -57,7 +57,7 @@ class Script:
         self.again = [(k, self.given[id(v)]) for k, v in enumerate(leaves)
                       if isinstance(v, Tensor) and self.given[id(v)] != k]
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
-        self.grad, self.casting, self.device = modes.grad, casting(), default()
+        self.grad, self.casting, self.device = modes.grad, casting(), places.default()
         self.modes, self.changes = modes_now(), module_changes[0]
         self.inference = modes.inference
         self.scalars, self.bound = everything(function)
@@ -294,6 +294,7 @@ class Script:
     def _prepare(self) -> None:
         """The first program checks the guards, if it can be played in one native call."""
         self.first = self.actions[0] if self.actions and type(self.actions[0]) is Run else None
+        self.others = self.actions[1:]
         if self.first is None or self.switches:
             self.first = None
             return
@@ -330,7 +331,7 @@ class Script:
     def play(self, args, kwargs):
         """(result,) if the guards hold, else None."""
         if modes.grad is not self.grad or module_changes[0] != self.changes or (
-                casting() != self.casting or default() is not self.device):
+                casting() != self.casting or places._Default.value is not self.device):
             return None
         if self.simple:
             if kwargs or len(args) != len(self.leaves):
@@ -374,11 +375,14 @@ class Script:
         else:
             if not first.play_again(player, self.presence.left):
                 return None
-            for action in self.actions[1:]:
+            for action in self.others:
                 action.play(player)
         shape, found = self.result
         if shape == 0:
-            return (found[0].get(player) if type(found[0]) in SOURCES else found[0],)
+            one = found[0]
+            if type(one) is Made:
+                return (player.made[one.action][one.value],)
+            return (one.get(player) if type(one) in SOURCES else one,)
         values = iter([v.get(player) if type(v) in SOURCES else v for v in found])
         return (unflatten(shape, values),)
 

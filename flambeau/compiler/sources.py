@@ -18,11 +18,12 @@ class Player:
 
     def __init__(self, given, held):
         self.given, self.held, self.made = given, held, []
-        self.values: dict = {}
-        self.outside: list = []
-        self.numbers: list = []
 
     created: dict  # tensors of known numbers, once there are any
+    # What the program under way leaves and was given, for the way back from there.
+    values: dict
+    outside: list
+    numbers: list
 
 
 class Given:
