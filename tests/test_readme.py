@@ -30,3 +30,9 @@ def test_what_is_shown_at_the_prompt():
     for session in sessions:
         test = doctest.DocTestParser().get_doctest(session, {}, "README", str(README), 0)
         assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_the_table_is_what_the_results_say():
+    folder = README.parent / "benchmarks"
+    done = subprocess.run([sys.executable, "summary.py", "--check"], cwd=folder, check=False)
+    assert done.returncode == 0, "python benchmarks/summary.py writes the table anew"
