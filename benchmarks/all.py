@@ -2,6 +2,7 @@
 
     ./run bench                    everything: about an hour
     ./run bench --quick            a part of each group: under five minutes
+    ./run bench --resume           go on with a run that was stopped (Ctrl-C)
     ./run bench --group models     some groups only; RESULTS.md is not written
 
 Both libraries sit in processes of their own that take turns; results are compared before times are;
@@ -19,7 +20,6 @@ import statistics
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
@@ -31,6 +31,7 @@ import peer
 import peers
 import start
 import summary
+from ledger import Ledger, Row
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "RESULTS.md"
@@ -52,27 +53,6 @@ TITLES = {
     "start":          "import and cold start",
     "peers":          "training steps of the same models in five libraries",
 }  # fmt: skip
-
-
-@dataclass
-class Row:
-    """One workload: torch's and flambeau's figure in each round."""
-
-    name: str
-    threads: int
-    torch: list[float] = field(default_factory=list)
-    flambeau: list[float] = field(default_factory=list)
-    fault: str = ""
-    unit: str = "us"
-
-    @property
-    def ratio(self) -> float:
-        return min(self.torch) / max(min(self.flambeau), 1e-12)
-
-    @property
-    def spread(self) -> str:
-        each = [a / max(b, 1e-12) for a, b in zip(self.torch, self.flambeau, strict=False)]
-        return f"{min(each):.2f}-{max(each):.2f}" if len(each) > 1 else ""
 
 
 # -- the groups: each yields rows -----------------------------------------------------------------
@@ -212,15 +192,19 @@ def sections(found: dict[str, list[Row]]) -> list[str]:
 # -- all libraries, compiled -----------------------------------------------------------------------
 
 
-def compare_peers(quick: bool):
-    """(model, threads, library -> what was found) for each model and number of threads."""
-    for threads in (1,) if quick else (1, 2):
-        for model, libraries in peers.chosen(QUICK_PEERS if quick else "").items():
-            slow = model != "house MLP" if quick else threads > 1 and model in SLOW_TO_COMPILE
-            names = [n for n in libraries if n != "torch compiled" or not slow]
-            found = peers.compare(model, threads, 1 if quick else 3, 0.3 if quick else 0.5, names)
-            print(f"{model}, {threads}: {' | '.join(peers.cells(found, names))}", flush=True)
-            yield model, threads, found
+def peer_cases(quick: bool) -> list[tuple[str, int]]:
+    """The models that are compared, and on how many threads."""
+    return [(model, threads) for threads in ((1,) if quick else (1, 2))
+            for model in peers.chosen(QUICK_PEERS if quick else "")]
+
+
+def compare_peers(model: str, threads: int, quick: bool) -> dict[str, dict]:
+    """library -> what was found."""
+    slow = model != "house MLP" if quick else threads > 1 and model in SLOW_TO_COMPILE
+    names = [name for name in peers.LIBRARIES if name != "torch compiled" or not slow]
+    found = peers.compare(model, threads, 1 if quick else 3, 0.3 if quick else 0.5, names)
+    print(f"{model}, {threads}: {' | '.join(peers.cells(found, names))}", flush=True)
+    return found
 
 
 def compiled_rows(compared) -> list[Row]:
@@ -270,48 +254,75 @@ def machine() -> list[str]:
             f"Versions: {', '.join(versions)}.", f"Date: {datetime.date.today()}."]
 
 
-def write(found: dict[str, list[Row]], told: list[str], quick: bool) -> None:
+def write(ledger: Ledger, quick: bool) -> None:
     command = "./run bench --quick" if quick else "./run bench"
+    missing = [*(name for name in GROUPS if name not in ledger.groups), *(
+        f"{model} on {threads} thread{'s' if threads > 1 else ''} in other libraries"
+        for model, threads in left(ledger, quick))]
+    stopped = ["", f"The run was stopped; not measured: {', '.join(missing)}."] if missing else []
+    found = {**ledger.groups, "compiled": compiled_rows(ledger.compared)}
     lines = ["# Benchmarks", "",
              f"Made by `{command}`. Ratios are torch's time over flambeau's: above 1 flambeau is",
              "faster. Processes of both libraries take turns, results are compared before times",
              "are, a time is the best of its rounds, and the spread is that of the rounds' own",
              "ratios. No slower result is left out; a quick run has fewer models and peers.", "",
-             *told]
+             *ledger.machine, *stopped, *sections(found), *peer_section(ledger.compared)]
     RESULTS.write_text("\n".join(lines) + "\n")
+    summary.write()
+    print(f"written: {RESULTS.relative_to(HERE.parent)}, and the table in README.md")
+
+
+def left(ledger: Ledger, quick: bool) -> list[tuple[str, int]]:
+    """Models that are still to be compared."""
+    done = {(model, threads) for model, threads, _ in ledger.compared}
+    return [case for case in peer_cases(quick) if case not in done]
+
+
+# -- a run ----------------------------------------------------------------------------------------
+
+
+def measure(ledger: Ledger, groups: list[str], with_peers: bool, quick: bool) -> None:
+    """Measure what the ledger does not have yet, and write it down group by group."""
+    for name in [n for n in groups if n not in ledger.groups]:
+        print(f"\n{name}: {TITLES[name]}", flush=True)
+        rows, started = [], time.perf_counter()
+        for row in GROUPS[name](quick):
+            rows.append(row)
+            print(line_of(row), flush=True)
+        print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
+        ledger.groups[name] = rows
+        ledger.keep()
+    if with_peers:
+        print(f"\npeers: {TITLES['peers']}", flush=True)
+        for model, threads in left(ledger, quick):
+            ledger.compared.append((model, threads, compare_peers(model, threads, quick)))
+            ledger.keep()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a part of each group, few rounds")
     parser.add_argument("--group", default="", help=f"of {', '.join([*GROUPS, 'peers'])}")
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
     options = parser.parse_args()
     chosen = [name for name in options.group.split(",") if name]
     unknown = set(chosen) - {*GROUPS, "peers"}
     if unknown:
         parser.error(f"no group {', '.join(unknown)}; there are {', '.join([*GROUPS, 'peers'])}")
-    began, told, found = time.perf_counter(), machine(), {}
-    for name in [n for n in GROUPS if not chosen or n in chosen]:
-        print(f"\n{name}: {TITLES[name]}", flush=True)
-        rows, started = found.setdefault(name, []), time.perf_counter()
-        for row in GROUPS[name](options.quick):
-            rows.append(row)
-            print(line_of(row), flush=True)
-        print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
-    compared = []
-    if not chosen or "peers" in chosen:
-        print(f"\npeers: {TITLES['peers']}", flush=True)
-        started = time.perf_counter()
-        compared = list(compare_peers(options.quick))
-        found["compiled"] = compiled_rows(compared)
-        print(f"peers: {time.perf_counter() - started:.0f} s", flush=True)
-    told += sections(found) + (peer_section(compared) if compared else [])
+    kind = "some" if chosen else "quick" if options.quick else "all"
+    path = HERE.parent / "build" / f"benchmarks-{kind}.json"
+    ledger = (Ledger.of(path) if options.resume else None) or Ledger(path, machine())
+    began, stopped = time.perf_counter(), False
+    try:
+        measure(ledger, [n for n in GROUPS if not chosen or n in chosen],
+                not chosen or "peers" in chosen, options.quick)
+    except KeyboardInterrupt:
+        stopped = True
+        print("\nstopped; ./run bench --resume goes on from here", flush=True)
     print(f"\n{time.perf_counter() - began:.0f} s")
     if not chosen:
-        write(found, told, options.quick)
-        summary.write()
-        print(f"written: {RESULTS.relative_to(HERE.parent)}, and the table in README.md")
-    return int(any(row.fault for rows in found.values() for row in rows))
+        write(ledger, options.quick)
+    return int(stopped or any(row.fault for rows in ledger.groups.values() for row in rows))
 
 
 if __name__ == "__main__":
