@@ -40,6 +40,7 @@ ROWS = (
     ("character GPT", ("compiled char GPT", "compiled char GPT, fullgraph")),
     ("VAE", ("compiled VAE", "compiled VAE, fullgraph")),
     ("U-Net", ("compiled U-Net", "compiled U-Net, fullgraph")),
+    ("recursive tree network", ("compiled tree", "compiled tree, fullgraph")),
     ("200 tiny ops", ("compiled 200 tiny ops", "compiled 200 tiny ops, fullgraph")),
     ("`DataLoader` over tensors, shuffled; loading a file of 200 MB",
      ("data tensors, shuffled", "data load")),
