@@ -11,23 +11,21 @@ from __future__ import annotations
 import copy
 import ctypes
 import hashlib
-import struct
 import threading
 from array import array
 from functools import cached_property
 
-from ..core.kernel import param_kinds
 from ..devices.cpu.bridge import function_at, jit, wrapper_ir
 from ..devices.cpu.compile import ADDRESSES, cache
 from ..devices.cpu.memory import allocate, pool_of, reserve, return_idle_pages
 from ..devices.cpu.objects import loaded
 from .arrange import arranged
 from .epilogue import Finished, parts
-from .glue import finish_text
 from .place import Placement
-from .tape import Check, Launch, Live, Place
+from .program_text import ProgramText
+from .tape import Check, Launch, Live
 
-#: a program that does at least this many elements of work gives up the GIL
+#: bytes that what lies in a program's data starts at multiples of
 _ALIGN = 64
 
 
@@ -172,187 +170,10 @@ class Program:
 
     def ir(self, by_name: bool = False) -> tuple[str, dict[str, int]]:
         """The text of the program, and the code it calls: kernels, and `by_name` routines too."""
-        lines: list[str] = []
-        called: dict[str, int] = {}
-        declared: dict[str, str] = {}
-        counter = iter(range(10**9))
-
-        def emit(code: str) -> str:
-            name = f"%v{next(counter)}"
-            lines.append(f"  {name} = {code}")
-            return name
-
-        def slot(index: int) -> str:
-            at = emit(f"getelementptr i64, ptr %table, i64 {index}")
-            return emit(f"load ptr, ptr {at}")
-
-        bases: dict = {}
-
-        def base(key) -> str:
-            if key not in bases:
-                bases[key] = slot(key)
-            return bases[key]
-
-        first = 2 + len(self.results)
-        order = {b: 2 + k for k, b in enumerate(self.results)}
-
-        def pointer(place: Place) -> str:
-            kind, number = place.root
-            if kind == "outside":
-                root, offset = base(first + number), place.offset
-            elif kind == "constant":
-                root, offset = base(1), self.at["constant", number] + place.offset
-            elif number in order:
-                root, offset = base(order[number]), place.offset
-            elif number in self.placement.constant:
-                root, offset = base(1), self.at["filled", number] + place.offset
-            else:
-                host = self.placement.hosts.get(number)
-                root = base(0 if host is None else order[host])
-                offset = self.placement.offsets[number] + place.offset
-            return root if offset == 0 else emit(f"getelementptr i8, ptr {root}, i64 {offset}")
-
-        def fill(number: int, raw: bytes) -> None:
-            """Put a buffer's first contents where it is: just before it is first used."""
-            if number in self.placement.constant:
-                return
-            target = pointer(Place(("buffer", number), 0))
-            if raw:
-                source = emit(f"getelementptr i8, ptr {base(1)}, i64 {self.at['filled', number]}")
-                lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, "
-                             f"i64 {len(raw)}, i1 false)")
-            else:
-                lines.append(f"  call void @llvm.memset.p0.i64(ptr {target}, i8 0, "
-                             f"i64 {self.sizes[number]}, i1 false)")
-
-        fills: dict[int, list] = {}
-        for b, raw in self.filled.items():
-            if b in self.placement.first:
-                fills.setdefault(self.placement.first[b], []).append((b, raw))
-            else:  # handed out as it is
-                fill(b, raw)
-
-        def given(step: Launch, number: int) -> list[str]:
-            """Arguments of a launch, each with its type."""
-            args = []
-            for i, a in enumerate(step.args):
-                if isinstance(a, Place):
-                    args.append(f"ptr {pointer(a)}")
-                elif isinstance(a, Live):
-                    at = emit(f"getelementptr i64, ptr %table, i64 "
-                              f"{first + self.outside + a.index}")
-                    args.append(f"double {emit(f'load double, ptr {at}')}")
-                elif step.words is not None and i == len(step.args) - 1:
-                    words = emit(f"getelementptr i8, ptr {base(1)}, i64 "
-                                 f"{self.at['words', number] + 8}")
-                    args.append(f"i64 {emit(f'ptrtoint ptr {words} to i64')}")
-                elif step.kernel is None and a in self.foreign_at:
-                    at = emit(f"getelementptr i64, ptr %table, i64 {self.foreign_at[a]}")
-                    args.append(f"i64 {emit(f'load i64, ptr {at}')}")
-                else:
-                    args.append(_scalar(step, i, a))
-            return args
-
-        def code_of(step: Launch, args: list[str]) -> str:
-            """What a launch calls."""
-            address = ADDRESSES[step.function]
-            if step.kernel is None and not by_name:
-                return base(self.routine_at[address])
-            symbol = _code_name(step)
-            called[symbol] = address
-            types = ", ".join(a.split()[0] for a in args)
-            declared.setdefault(symbol, f"declare void @{symbol}({types})")
-            return f"@{symbol}"
-
-        glue: list[str] = []
-
-        def finish_with(step: Finished, number: int, args: list[str]) -> None:
-            """Let a routine, called with these arguments, have its pieces finished.
-
-            It is given a copy of its words, as they are the same for all who call it.
-            """
-            output, name = step.output, f"finish_{len(glue)}"
-            passed = given(step.then, number)
-            text, held = finish_text(name, code_of(step.then, passed), step.then, passed,
-                                     output.size)
-            glue.append(text)
-            for k, value in enumerate((args[0], *held)):
-                at = emit(f"getelementptr i64, ptr %context, i64 {k}")
-                lines.append(f"  store {value}, ptr {at}")
-            where = emit(f"inttoptr {args[output.argument]} to ptr")
-            lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr %words, ptr {where}, "
-                         f"i64 {output.room}, i1 false)")
-            for k, value in enumerate((f"@{name}", "%context")):
-                at = emit(f"getelementptr i8, ptr %words, i64 {output.finish + 8 * k}")
-                lines.append(f"  store ptr {value}, ptr {at}")
-            args[output.argument] = f"i64 {emit('ptrtoint ptr %words to i64')}"
-
-        checks = 0
-        for number, step in enumerate(self.launches):
-            for b, raw in fills.get(number, ()):
-                fill(b, raw)
-            if isinstance(step, Check):
-                _check(step, checks, pointer, emit, lines)
-                checks += 1
-                continue
-            launch = parts(step)[0]
-            args = given(launch, number)
-            if isinstance(step, Finished):
-                finish_with(step, number, args)
-            lines.append(f"  call void {code_of(launch, args)}({', '.join(args)})")
-        text = "\n".join([*declared.values(),
-                          "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-                          "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)", *glue,
-                          "define void @PROGRAM(ptr %table, ptr %failed, i64 %work) {", "entry:",
-                          *self._rooms(), *lines, "  ret void", "}", ""])
-        return text, called
-
-    def _rooms(self) -> list[str]:
-        """Memory for what a routine is told of how to finish its pieces."""
-        found = [step for step in self.launches if isinstance(step, Finished)]
-        if not found:
-            return []
-        words = max(step.output.room for step in found)
-        return [f"  %words = alloca [{words} x i8], align 16",
-                f"  %context = alloca [{max(len(s.then.args) for s in found)} x i64], align 16"]
+        return ProgramText(self, by_name).whole()
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.launches))
-
-
-def _check(step: Check, number: int, pointer, emit, lines: list[str]) -> None:
-    """Leave the program, saying which check failed on what, if an index is out of bounds."""
-    least, most = (emit(f"load i64, ptr {pointer(p)}") for p in (step.least, step.most))
-    under = emit(f"icmp slt i64 {least}, {step.low}")
-    over = emit(f"icmp sge i64 {most}, {step.high}")
-    bad = emit(f"or i1 {under}, {over}")
-    lines += [f"  br i1 {bad}, label %bad{number}, label %good{number}", f"bad{number}:",
-              f"  store i64 {number + 1}, ptr %failed"]
-    for k, value in enumerate((least, most)):
-        at = emit(f"getelementptr i64, ptr %failed, i64 {k + 1}")
-        lines.append(f"  store i64 {value}, ptr {at}")
-    lines += ["  ret void", f"good{number}:"]
-
-
-def _code_name(step: Launch) -> str:
-    """A symbol for the code a launch calls; names of routines are not unique, addresses are."""
-    if step.kernel is not None:
-        return f"code_{step.name}"
-    return f"code_{step.name}_{ADDRESSES[step.function]:x}"
-
-
-def _scalar(step: Launch, i: int, a) -> str:
-    """A number as an argument: a double, unless the kernel's parameter is an integer."""
-    if step.kernel is not None:
-        letter = param_kinds(step.kernel)[i]
-        if letter == "d":
-            return f"double {_double(float(a))}"
-        return f"i64 {int(a)}"
-    return f"double {_double(a)}" if isinstance(a, float) else f"i64 {int(a)}"
-
-
-def _double(value: float) -> str:
-    return "0x" + struct.pack(">d", value).hex().upper()
 
 
 def _work(step, sizes: list[int]) -> int:

@@ -10,40 +10,39 @@ __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "co
            "conv3d_weight"]
 
 
-def _of_input(conv, doc: str):
+def _gradient(conv, size, other: Tensor, grad_output: Tensor, operands, options) -> Tensor:
+    """The gradient of an operand, which does not depend on it: any of its size will do."""
+    with flambeau.enable_grad():
+        x = other.detach().new_zeros(()).expand(tuple(size)).requires_grad_()
+        out = conv(*operands(x), None, *options)
+        recorded = other.requires_grad or grad_output.requires_grad
+        (found,) = flambeau.autograd.grad(out, x, grad_output, create_graph=recorded)
+    return found
+
+
+def _of_input(conv):
     def gradient(input_size, weight: Tensor, grad_output: Tensor, stride=1, padding=0, dilation=1,
                  groups=1) -> Tensor:
-        # the gradient does not depend on the input, so any of that size will do
-        with flambeau.enable_grad():
-            x = weight.detach().new_zeros(()).expand(tuple(input_size)).requires_grad_()
-            out = conv(x, weight, None, stride, padding, dilation, groups)
-            recorded = weight.requires_grad or grad_output.requires_grad
-            (found,) = flambeau.autograd.grad(out, x, grad_output, create_graph=recorded)
-        return found
+        return _gradient(conv, input_size, weight, grad_output, lambda x: (x, weight),
+                         (stride, padding, dilation, groups))
 
-    gradient.__name__ = gradient.__qualname__ = f"{conv.__name__}_input"
-    gradient.__doc__ = doc
-    return gradient
+    return _named(gradient, conv, "input")
 
 
-def _of_weight(conv, doc: str):
+def _of_weight(conv):
     def gradient(input: Tensor, weight_size, grad_output: Tensor, stride=1, padding=0, dilation=1,
                  groups=1) -> Tensor:
-        with flambeau.enable_grad():
-            w = input.detach().new_zeros(()).expand(tuple(weight_size)).requires_grad_()
-            out = conv(input, w, None, stride, padding, dilation, groups)
-            recorded = input.requires_grad or grad_output.requires_grad
-            (found,) = flambeau.autograd.grad(out, w, grad_output, create_graph=recorded)
-        return found
+        return _gradient(conv, weight_size, input, grad_output, lambda w: (input, w),
+                         (stride, padding, dilation, groups))
 
-    gradient.__name__ = gradient.__qualname__ = f"{conv.__name__}_weight"
-    gradient.__doc__ = doc
+    return _named(gradient, conv, "weight")
+
+
+def _named(gradient, conv, operand: str):
+    gradient.__name__ = gradient.__qualname__ = f"{conv.__name__}_{operand}"
+    gradient.__doc__ = f"The gradient of {conv.__name__} with respect to its {operand}."
     return gradient
 
 
-conv1d_input = _of_input(F.conv1d, "The gradient of conv1d with respect to its input.")
-conv2d_input = _of_input(F.conv2d, "The gradient of conv2d with respect to its input.")
-conv3d_input = _of_input(F.conv3d, "The gradient of conv3d with respect to its input.")
-conv1d_weight = _of_weight(F.conv1d, "The gradient of conv1d with respect to its weight.")
-conv2d_weight = _of_weight(F.conv2d, "The gradient of conv2d with respect to its weight.")
-conv3d_weight = _of_weight(F.conv3d, "The gradient of conv3d with respect to its weight.")
+conv1d_input, conv2d_input, conv3d_input = map(_of_input, (F.conv1d, F.conv2d, F.conv3d))
+conv1d_weight, conv2d_weight, conv3d_weight = map(_of_weight, (F.conv1d, F.conv2d, F.conv3d))
