@@ -34,6 +34,7 @@ from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, plain, state_of
 from .report import where
 from .reverse import has_hooks
+from .shortcut import shortcut
 from .sources import SOURCES, Fixed, Fresh, Given, Made, Overlaps, Player
 
 __all__ = ["Given", "Made", "Run", "Script", "flatten"]
@@ -71,6 +72,7 @@ class Script:
         self.effect: str | None = None  # what Python changes, if nothing else is to be said
         self.switches = False
         self.first: Any = None  # the program that is played in one native call
+        self.short: Any = None  # and all of it in one function, see shortcut.py
         self.hold: list = []  # tensors whose ids are known here
 
     def kind(self, trained) -> tuple:
@@ -312,6 +314,7 @@ class Script:
         else:
             self.bound = [row for row in self.bound if type(row[0]) is not CellType]
             self.presence.leave(self.first.trained)
+            self.short = shortcut(self)
 
     def _leaves(self, args, kwargs) -> list | None:
         """The leaves of arguments that are built like those the script was written for."""
@@ -330,6 +333,10 @@ class Script:
 
     def play(self, args, kwargs):
         """(result,) if the guards hold, else None."""
+        if self.short is not None and not kwargs:
+            found = self.short(args)
+            if found is not None:
+                return found
         if modes.grad is not self.grad or module_changes[0] != self.changes or (
                 casting() != self.casting or places._Default.value is not self.device):
             return None

@@ -13,6 +13,7 @@ from . import dtype as dt
 from . import expr as ex
 from .expr import Expr
 from .kernel import Fold, Kernel, Operand, Store
+from .pace import Count
 
 
 class Number:
@@ -112,7 +113,8 @@ for _name in ("lt", "le", "gt", "ge"):
 
 def is_given(value) -> bool:
     """Whether a number is one the kernel is given, not one it is made for."""
-    return isinstance(value, int | float) and value != 0 and value != 1
+    return isinstance(value, Count) or (
+        isinstance(value, int | float) and value != 0 and value != 1)
 
 
 @functools.lru_cache(maxsize=512)

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..core.device import CPU
 from ..core.dtype import float32, float64
+from ..core.pace import formula, pace
 from ..core.update import (
     NORMS,
     Number,
@@ -89,12 +90,17 @@ class Update:
         self.dtype = first.sig.dtype
         self.counters = counters
         own = members[id(first)]
-        self.counts = {name: own[name].item() for name in counters}
+        #: the counters as they are, which native code moves on, and as they are to be
+        self._old = array("d", [*(own[name].item() for name in counters), 0.0])
+        self._new = array("d", self._old)
         self.wide = bool(counters) and own[counters[0]].sig.dtype is float64
         self.members = [p for p in params if id(p) in members]
         self.elements = sum(p.sig.numel for p in self.members)
         self._kernels: dict = {}
-        self._last: tuple | None = None  # the kernel of the step before
+        self._last: tuple = _NO_KERNEL  # that of the step before
+        self._options: dict | None = None   # those that the step before depended on
+        self._pace = _NO_PACE               # how to take another that is like it
+        self._changes = False               # whether there is no such way
         self._busy = False
         self._describe(members, apart, names)
 
@@ -120,7 +126,6 @@ class Update:
         self._snapshot = array("q", map(id, entries)) or array("q", [0])
         rows = sum(-(-p.sig.numel // PART) or 1 for p in self.members)
         self._table = array("q", bytes(8 * rows * (self.states + 3)))
-        self._old, self._new = (array("d", bytes(8 * (1 + len(self.counters)))) for _ in range(2))
         self._items = items
         said = {
             "items": items.buffer_info()[0], "count": len(self.params),
@@ -135,23 +140,64 @@ class Update:
         self._address = self._plan.buffer_info()[0]
         self._gather = _code()["gather"]
 
+    @property
+    def counts(self) -> dict[str, float]:
+        """What is counted for each of the tensors."""
+        return dict(zip(self.counters, self._old))
+
+    def repeat(self, options: dict) -> bool:
+        """Take a step that differs from the last one by its count; False if it may differ more."""
+        picked, values, numbers, run = self._pace
+        try:
+            if picked is None or self._busy or picked(options) != values:
+                return False
+        except KeyError:
+            return False
+        self._new[0] = count = self._old[0] + 1.0
+        rows = self._gather(self._address, 0)
+        if rows < 0:
+            return False
+        if self.elements > LONG:
+            self._run_long(run, rows, numbers(count))
+        else:
+            run(self._table_address, rows, *numbers(count), self.elements)
+        return True
+
+    def learn(self, rule, numbers: Callable, options: dict, flags: tuple, negated: bool) -> None:
+        """After a step, see whether the next can be like it: if options stay, and if there is a
+        formula for its numbers."""
+        self._pace = _NO_PACE
+        if self._changes:
+            return
+        before = self._options
+        if before is not None and before != (now := {k: options.get(k) for k in before}):
+            self._options = now  # they may change at every step
+            return
+        found = pace(numbers, options) if self.counters in ((), ("step",)) else None
+        if found is None:
+            self._changes = True
+            return
+        names, symbolic, constants = found
+        self._options = {k: options[k] for k in (*names, *flags) if k in options}
+        if before is not None and self._options:
+            run, given = self._made_for(rule, symbolic, negated)
+            picked = operator.itemgetter(*self._options)
+            self._pace = (picked, picked(options),
+                          formula([symbolic[k] for k in given], constants), run)
+
     def step(self, rule, numbers: dict, counts: dict, negated: bool) -> bool:
         """Apply the rule to all tensors, and let counters be `counts`; False if things differ."""
         if self._busy:
             return False
-        now = self.counts
-        for k, name in enumerate(self.counters):
-            self._old[k], self._new[k] = now[name], counts[name]
-        run: Any = None
-        given: Any = ()
-        if self._last is not None:
-            names, others, values, code, same_sign = self._last
-            if same_sign is negated and others(numbers) == values:
-                run, given = code, names(numbers)
-        if run is None or not _SPECIAL.isdisjoint(given):
+        names, others, values, run, same_sign = self._last
+        if same_sign is not negated or others(numbers) != values or (
+                not _SPECIAL.isdisjoint(given := names(numbers))):
             run, given = self._kernel(rule, numbers, negated)
             if run is None:
                 return False
+        new = self._new
+        for k, name in enumerate(self.counters):
+            new[k] = counts[name]
         rows = self._gather(self._address, 0)
         if rows < 0:
             return False
@@ -159,7 +205,6 @@ class Update:
             self._run_long(run, rows, given)
         else:
             run(self._table_address, rows, *given, self.elements)
-        self.counts = counts
         return True
 
     def _run_long(self, run, rows, given) -> None:
@@ -180,18 +225,26 @@ class Update:
         """Machine code of the rule for numbers like these, and those it is given."""
         if any(isinstance(v, Tensor) for v in numbers.values()):
             return None, []
+        run, given = self._made_for(rule, numbers, negated)
+        names, others = _picking(given), _picking([k for k in numbers if k not in given])
+        self._last = names, others, others(numbers), run, negated
+        return run, names(numbers)
+
+    def _made_for(self, rule, numbers: dict, negated: bool) -> tuple[Any, list[str]]:
+        """Machine code of the rule, and the names of the numbers that it is given."""
         fixed = tuple([(k, Number if is_given(v) else v) for k, v in numbers.items()])
         run = self._kernels.get((fixed, negated))
         if run is None:
             kernel = update_kernel(rule, self.states, fixed, self.dtype, negated)
             run = many(kernel, written_after(self.states), self.states + 3)
             self._kernels[fixed, negated] = run
-        names = _picking([k for k, v in fixed if v is Number])
-        others = _picking([k for k, v in fixed if v is not Number])
-        self._last = names, others, others(numbers), run, negated
-        return run, names(numbers)
+        return run, [k for k, v in fixed if v is Number]
 
 
+#: what options it is for, these, its numbers as a function of the count, the code
+_NO_PACE: tuple = (None, None, None, None)
+#: before the first step: what numbers it is given and not given, the latter, the code, the sign
+_NO_KERNEL = (None, None, (), None, None)
 #: numbers that make a kernel of their own
 _SPECIAL = frozenset((0, 1, None))
 

@@ -30,6 +30,7 @@ ABSENT = {
 }
 
 
+FLAGS = ("maximize", "foreach", "capturable", "differentiable")  # that numbers do not tell of
 NOTHING = (None, None, (), ())  # what is known of a group at first
 
 
@@ -81,8 +82,6 @@ class RuleOptimizer(Optimizer):
         """Update the parameters once; a closure evaluates the loss anew and returns it."""
         loss = None if closure is None else evaluate(closure)
         for group in self.param_groups:
-            if group.get("capturable") or group.get("foreach"):
-                check_flags(group)
             self.update_group(group)
         return loss
 
@@ -92,7 +91,7 @@ class RuleOptimizer(Optimizer):
         done = []
         if params is group["params"] and state is self.state:
             for update in updates:
-                if not self.update_together(update, group):
+                if not (update.repeat(group) or self.update_together(update, group)):
                     break
                 done.append(update)
             else:
@@ -103,11 +102,14 @@ class RuleOptimizer(Optimizer):
 
     def update_together(self, update, group):
         """One native call; False, and nothing done, if it no longer fits."""
-        counts = update.counts.copy()
+        check_flags(group)
+        counts, negated = update.counts, bool(group.get("maximize"))
         if "step" in counts:
             counts["step"] += 1
-        numbers = self.numbers(counts, group)
-        return update.step(self.rule, numbers, counts, bool(group.get("maximize")))
+        if not update.step(self.rule, self.numbers(counts, group), counts, negated):
+            return False
+        update.learn(self.rule, self.numbers, group, FLAGS, negated)
+        return True
 
     def update_apart(self, params, group):
         with flambeau.set_grad_enabled(bool(self.defaults.get("differentiable"))):
@@ -117,6 +119,7 @@ class RuleOptimizer(Optimizer):
 
     def look_again(self, group, done):
         """Find out which parameters can be updated together, and update those not yet done."""
+        check_flags(group)
         params, updates = group["params"], []
         apart = [p for p in params if p.grad is not None and id(p) not in done]
         settled = False

@@ -174,6 +174,8 @@ def _gather(layout: Layout, unchanged: Function, cut: Function, write: Function)
             more = f.run(cut, row, n, columns, w["item_size"])
             assert more is not None
             rows.add(more)
+    with f.each(0, w["counters"]) as k:
+        w["old"].store(w["new"].load("double", k), k)
     f.give(rows())
     return f
 
