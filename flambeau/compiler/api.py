@@ -9,12 +9,13 @@ import warnings
 import weakref
 from typing import Any
 
-from ..engine import eager, storage
+from ..engine import eager
 from ..engine.modes import gradient_watchers, is_watched, odd_threads
 from .casting import casting
-from .names import changed, everything, names_of, tensors_of
+from .names import everything, names_of, tensors_of
 from .report import Report
 from .segment import Step
+from .settle import Reach
 from .trace import ANOTHER_PATH, Tracer
 
 #: so many ways through a function are remembered with fullgraph=True
@@ -52,8 +53,7 @@ class Compiled:
         self.scripts: list[Any] = []  # the one played last comes first
         self.trained: list = []  # leaves whose gradients the last traced call had to do with
         self.met: list = []      # tensors from outside that the last traced call used
-        self.tagged: list = []   # parameters and buffers of modules that the function reaches
-        self.bound: list = []    # what the function's code takes from around it
+        self.reach: Any = None   # what the function's code takes from around it, see settle.py
         self.changes = -1
         self.idle: list[Tracer] = []
         self.given_up = self.told = False
@@ -101,11 +101,11 @@ class Compiled:
         tracer.begin(root, report, writing, self.verify, cast)
         if args or kwargs:
             tracer.trace_on((*args, *kwargs.values()))
-        tracer.trace_all(self._reached())
+        if self.changes != eager.module_changes[0] or not tracer.trace_all(self.reach):
+            tracer.trace_all(self._reached())
         if writing is not None:
-            tracer.trace_on(writing.gradients.reach(self.tagged))
+            tracer.trace_on(writing.gradients.reach(self.reach.tensors))
         eager.trace_with(tracer)
-        storage.readers.append(tracer.reader)
         if writing is not None:
             gradient_watchers.append(writing.gradients.watch)
         finished = False
@@ -117,11 +117,11 @@ class Compiled:
                 tracer.close(finished)
             finally:
                 eager.trace_no_more(tracer)
-                storage.readers.remove(tracer.reader)
                 if writing is not None:
                     gradient_watchers.remove(writing.gradients.watch)
-                held = eager.constants.copy()
-                eager.constants.clear()
+                held = eager.constants.copy() if eager.constants else ()
+                if held:
+                    eager.constants.clear()
         self.idle.append(tracer)
         if self.verify:
             self.verify -= 1
@@ -131,7 +131,7 @@ class Compiled:
         if writing is not None:
             self.met = [*writing.met, *held]
             self.trained = writing.trained or self.trained
-            if writing.finish(result, [*held, *self.tagged]):
+            if writing.finish(result, [*held, *self.reach.tensors]):
                 self.scripts = [writing, *self.scripts[:SCRIPTS - 1]]
             elif writing.reason == ANOTHER_PATH:
                 # The next call of this kind learns its path as a whole, and others keep theirs.
@@ -154,13 +154,12 @@ class Compiled:
                 "skipped with fullgraph=True: its op calls run as programs, and what is around "
                 "them as ever.", stacklevel=5)
 
-    def _reached(self) -> list:
-        """Tensors that the function's code can reach without being given them."""
-        if self.changes != eager.module_changes[0] or changed(self.bound):
-            self.changes = eager.module_changes[0]
-            self.bound = (everything if self.fullgraph else names_of)(self.function)[1]
-            self.tagged = tensors_of(self.function, self.bound)
-        return self.tagged
+    def _reached(self) -> Reach:
+        """Look again for tensors that the function's code can reach without being given them."""
+        self.changes = eager.module_changes[0]
+        bound = (everything if self.fullgraph else names_of)(self.function)[1]
+        self.reach = Reach(bound, tensors_of(self.function, bound))
+        return self.reach
 
     def _lose_patience(self) -> None:
         report = self.report

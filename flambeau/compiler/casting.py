@@ -8,6 +8,8 @@ from ..engine import autocast
 
 def casting():
     """The dtype of new tensors, and that of autocast if it is on in this thread."""
+    if not autocast.active:
+        return _Default.value
     state = autocast.state
     return (_Default.value, state.dtypes["cpu"]) if state.cpu else _Default.value
 

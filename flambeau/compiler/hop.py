@@ -152,9 +152,7 @@ class State:
     def go(self, step) -> None:
         """The trace is at another step."""
         self.at[0] = step
-        following = step.next
-        record = None if following is None or self.paused else following.record
-        self.words[0] = 0 if record is None else record.address
+        self.words[0] = 0 if self.paused else step.leads
 
     @property
     def wrote(self) -> bool:

@@ -48,10 +48,17 @@ def everything(function) -> tuple[list, list]:
 
 def changed(bound) -> bool:
     """Whether any of these names stands for something else now."""
-    for owner, name, value in bound:
-        found = owner.get(name, _NOTHING) if owner.__class__ is dict else now(owner, name)
-        if found is not value:
-            return True
+    try:
+        for owner, name, value in bound:
+            kind = owner.__class__
+            if kind is dict:
+                found = owner.get(name, _NOTHING)
+            else:
+                found = owner.cell_contents if kind is types.CellType else now(owner, name)
+            if found is not value:
+                return True
+    except ValueError:  # a cell is empty
+        return any(now(owner, name) is not value for owner, name, value in bound)
     return False
 
 
@@ -218,6 +225,15 @@ def _scalars_in(value) -> int:
         return 0
     counts = [_scalars_in(v) for v in value]
     return sum(counts) if all(counts) else 0
+
+
+def is_filled(cell) -> bool:
+    """Whether a variable around a function has a value yet."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
 
 
 def _contents(cell):

@@ -15,11 +15,9 @@ from ..devices.cpu.foundry import machine_code
 from ..devices.cpu.memory import allocate
 from ..engine.front_parts import slot_offset
 from ..engine.tensor import Tensor, new
+from .settle import CONTENTS
 
 __all__ = ["CHANGED", "Replay"]
-
-
-_CONTENTS = 16  # where a cell has its contents
 
 
 @functools.cache
@@ -57,7 +55,7 @@ class Replay:
         self.pools = [(2 + n, n, *pool) for n, pool in enumerate(program.pools) if n not in own]
         self._keep = (rows, grads, cells)
         self._words = array("q", [w for cell, value in cells
-                                  for w in (id(cell) + _CONTENTS, id(value))])
+                                  for w in (id(cell) + CONTENTS, id(value))])
         said = {
             "words": _address(self._words), "word_count": len(cells),
             "guards": _address(self._guards), "guard_count": len(rows),

@@ -116,12 +116,15 @@ class Step:
         self.expects: Any = None
         self.names: tuple[str, ...] = ()    # of its keyword arguments
         self.record: Any = None             # that call as native code knows it, if it can
+        self.leads = 0                      # where the record of the call after it is
 
     def lead_to(self, step: Step | None) -> None:
         """Another call is expected after this one."""
         self.next = step
+        record = None if step is None else step.record
+        self.leads = 0 if record is None else record.address
         if self.record is not None:
-            self.record.lead_to(None if step is None else step.record)
+            self.record.lead_to(record)
 
     def final(self) -> list[Result]:
         """Every value on the path, as it is at the end of it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from array import array
+from types import CellType
 
 from ..devices.cpu import bridge
 from ..devices.cpu.assembly.settle_words import EMPTY, PLAN
@@ -15,9 +16,11 @@ from ..devices.cpu.foundry import machine_code
 from ..devices.cpu.memory import allocate
 from ..engine.front_parts import slot_offset
 from ..engine.tensor import Signature, Tensor
+from .names import is_filled
 from .phantom import traced
 
 _CLASS = sys.intern("__class__")
+CONTENTS = 16  # where a cell has its contents
 PLAIN, TRACED = (slot_offset(Signature, name) for name in ("plain", "traced"))
 
 
@@ -26,7 +29,7 @@ def _code() -> dict:
     bridge.jit().publish_python((
         "PyObject_SetAttr", "PyLong_FromVoidPtr", "PyType_GenericAlloc", "PyList_SetSlice"))
     offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad"))
-    return machine_code("settle", ("settle", "swap", "promise"), offsets)
+    return machine_code("settle", ("settle", "swap", "enter", "promise"), offsets)
 
 
 class Promise:
@@ -61,6 +64,20 @@ class Tags:
         if self.native(id(tensors), TRACED, 0) < len(tensors):
             for x in tensors:
                 x.sig = traced(x.sig)
+
+
+class Reach:
+    """What a function's code takes from around it, and the tensors that it can reach there."""
+
+    def __init__(self, bound: list, tensors: list[Tensor]):
+        self.bound, self.tensors = bound, tensors
+        #: names other than those of variables around the function, which native code looks at
+        self.others = [row for row in bound if type(row[0]) is not CellType]
+        self._words = array("q", [word for cell, _, value in bound if type(cell) is CellType
+                                  for word in (id(cell) + CONTENTS, _word_in(cell, value))])
+        #: what `enter` is told: it gives tensors other signatures unless a name has another meaning
+        self.told = _address(self._words), len(self._words) // 2, id(tensors), TRACED, 0
+        self.enter = _code()["enter"]
 
 
 class Settling:
@@ -105,6 +122,11 @@ class Settling:
         if program.failed[0]:
             program.refuse()
         return made
+
+
+def _word_in(cell, value) -> int:
+    """What is in a cell with these contents; one without any has a word nevertheless."""
+    return id(value) if value is not None or is_filled(cell) else 0
 
 
 def _address(words: array) -> int:

@@ -13,7 +13,7 @@ from sys import getrefcount
 from threading import get_ident
 
 from ..core.dtype import dtype
-from ..engine import autocast, eager, subclass
+from ..engine import autocast, eager, storage, subclass
 from ..engine import backward as bw
 from ..engine.modes import INFERENCE, inferring, infers, modes
 from ..engine.node import Hooked
@@ -22,11 +22,12 @@ from .again import call, made_again
 from .capture import Capture, Unkeyed
 from .casting import casting
 from .hop import Constant, Listed, Outside, Record, State, hop
+from .names import changed
 from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
 from .reverse import attach_reverse, can_repeat, has_hooks
 from .segment import Result, Same, Several, Step, Variant, tie
-from .settle import PLAIN, TRACED, Promise, Settling, Tags
+from .settle import PLAIN, TRACED, Promise, Reach, Settling, Tags
 
 
 def _uncommon(op, args, kwargs) -> bool:
@@ -50,6 +51,9 @@ def is_traced(values) -> bool:
 ANOTHER_PATH = "another path"
 _HOST_READS = ("Python needs a value", ANOTHER_PATH)
 
+#: where a way back is told whether it can be walked twice
+_WAYS_BACK = {bw.grad: 4, bw.backward: 3}
+
 #: references to a list that nobody has but a trace and its state, seen through a name
 _OUR_OWN = 4
 
@@ -72,6 +76,14 @@ def _recast() -> None:
 autocast.watchers.append(_recast)
 
 
+def _read() -> None:
+    if eager.tracers and eager.tracers[-1].lazy:
+        eager.tracers[-1].read()
+
+
+storage.readers.append(_read)
+
+
 class Tracer(Capture):
     """What one call knows: where in the tree it is, and which tensors stand for what."""
 
@@ -86,7 +98,6 @@ class Tracer(Capture):
         #: what a call made here returns, by a glance at it in native code, or None: (op, arguments,
         #: keyword arguments, grad mode)
         self.follow = functools.partial(hop(), self.state.address)
-        self.reader = self.read
         self._forget()
         self._lists(Step())
 
@@ -525,7 +536,7 @@ class Tracer(Capture):
 
     def run_plainly(self, work, *args, **kwargs):
         """Run on real tensors with nothing traced; what comes after starts from its results."""
-        if (work is bw.grad and args[4]) or (work is bw.backward and args[3]):  # create_graph
+        if work in _WAYS_BACK and args[_WAYS_BACK[work]]:
             self.report.twice = True
         self.flush(work)
         return self._real_call(work, args, kwargs, False)
@@ -535,12 +546,12 @@ class Tracer(Capture):
             self.script.calling(self, work, args, kwargs)
         state = self.state
         self._untag()
+        following = state.words[0]
         state.paused, state.words[0] = True, 0
         try:
             result = work(*args, **kwargs)
         finally:
-            state.paused = False
-            state.go(state.at[0])
+            state.paused, state.words[0] = False, following
             if not trace_on and self.script is None:
                 self.reached = []  # parameters have most likely been used for the last time
             self._retag()
@@ -563,11 +574,20 @@ class Tracer(Capture):
         if self.reached:
             self.tags.retag(self.reached)
 
-    def trace_all(self, tensors) -> None:
-        """Ops on all tensors of a list are part of the trace from here on."""
-        self.reached = tensors
-        if self.tags.native(id(tensors), TRACED, 0) < len(tensors):
+    def trace_all(self, reach: Reach) -> bool:
+        """Ops on all tensors that can be reached are part of the trace from here on.
+
+        False, and nothing done, if a name has another meaning than when they were looked for.
+        """
+        if reach.others and changed(reach.others):
+            return False
+        found = reach.enter(*reach.told)
+        if found < 0:
+            return False
+        self.reached = tensors = reach.tensors
+        if found < len(tensors):
             self.tags.retag(tensors)
+        return True
 
     def trace_on(self, value) -> None:
         """Ops on the tensors in here are part of the trace from here on."""

@@ -73,7 +73,8 @@ class State(threading.local):
 
 state = State()
 gates: list[Gate] = []
-_active: set[int] = set()
+#: threads in which it is on
+active: set[int] = set()
 #: told when a thread has switched autocast, or chosen a precision
 watchers: list = []
 
@@ -97,9 +98,9 @@ class _Leaving:
 
 def _switch(thread: int, on: bool) -> None:
     """Gates are closed while any thread autocasts; the others pass through them."""
-    before = bool(_active)
-    (_active.add if on else _active.discard)(thread)
-    if bool(_active) is not before:
+    before = bool(active)
+    (active.add if on else active.discard)(thread)
+    if bool(active) is not before:
         if not _Built.done:
             build()
         for each in gates:
@@ -309,7 +310,7 @@ def add(function, policy: str) -> None:
     """List a function that is made of others."""
     made = _gate(function, policy, _always)
     gates.append(made)
-    if _active:
+    if active:
         made.close()
 
 

@@ -6,6 +6,9 @@ A row is a leaf among the tensors from outside, and a signature and a node, or n
 swap(tensors, offset, 0) -> how many of a list of tensors were given the signature that theirs has
 at an offset: up to the first one that has none.
 
+enter(pairs, count, tensors, offset, 0) -> the same, or -1 and nothing done if anywhere in memory
+there is another word than a pair (address, word) says.
+
 settle(state, plan, memory, 0) -> 0, or why the program has not run. `memory` is a list of storages
 for the results; those it lacks are taken from their free lists, until one is EMPTY. A long program
 gives up the GIL. Lists belong to the trace, see compiler/hop.py.
@@ -32,6 +35,18 @@ def _swap(layout: Layout) -> Function:
             f.give(i)
         _put(f, place, other)
     f.give(_size(f.tensors))
+    return f
+
+
+def _enter(swap: Function) -> Function:
+    f = Function("enter", "ptr pairs, i64 count, ptr tensors, i64 offset, i64 zero", "i64")
+    with f.each(0, f.count) as i:
+        pair = f.pairs.at("i64", i * 2)
+        with f.when(pair.load("ptr").load("i64") != pair.load("i64", 1)):
+            f.give(f.const("i64", -1))
+    found = f.run(swap, f.tensors, f.offset, f.zero)
+    assert found is not None
+    f.give(found)
     return f
 
 
@@ -140,4 +155,5 @@ def build(offsets) -> list[Function]:
             f.calls("PyList_SetSlice", "i32", found, f.const("i64", 0), _size(found),
                     f.const("ptr", 0))
     f.give(f.const("i64", 0))
-    return [f, _swap(layout), _promise(layout)]
+    swap = _swap(layout)
+    return [f, swap, _enter(swap), _promise(layout)]
