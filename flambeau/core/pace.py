@@ -20,7 +20,7 @@ class Count:
     def __bool__(self):
         raise TypeError("a formula has no truth value")
 
-    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: self.__bool__()  # type: ignore
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: self.__bool__()
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -73,7 +73,8 @@ def _lasts(value) -> bool:
 def pace(numbers: Callable, options: dict) -> tuple[list[str], dict, dict] | None:
     """What `numbers(counts, options)` gives for a symbolic count, the names of the options that it
     depends on, and the constants in its formulas; None if it is more than arithmetic."""
-    read, constants = _Read(options), {}
+    constants: dict = {}
+    read = _Read(options)
     counts = {_STEP: (t := Count("t", constants))}
     try:
         found = numbers(counts, read)

@@ -14,6 +14,8 @@ from .bridge import jit
 
 #: rows and vectors of a tile: with a vector of B each and one of A they fill 16 registers
 ROWS, VECTORS = 6, 2
+#: rows of B that are taken in one round of the innermost loop
+UNROLLED = 4
 #: how a product starts: from nothing, from what is there, from what is there times a factor per row
 FRESH, ADDED, SCALED = 0, 1, 2
 
@@ -220,29 +222,31 @@ def _tile(lanes: Lanes, rows: int, partial: bool) -> Code:
     for k in grid:
         code.do(f"{first[k]} = phi {many} [ zeroinitializer, %entry ], [ {there[k]}, %added ], "
                 f"[ {shrunk[k]}, %scaled ]")
-    code.do("br label %inner_loop")
-    sums = {k: code.fresh("sum") for k in grid}
-    code.start("inner_loop")
-    nexts = {k: code.fresh("next") for k in grid}
-    code.do("%i = phi i64 [ 0, %ready ], [ %i1, %inner_loop ]")
-    code.do("%ao = phi i64 [ 0, %ready ], [ %ao1, %inner_loop ]")
-    code.do("%bp = phi ptr [ %b, %ready ], [ %bp1, %inner_loop ]")
-    for k in grid:
-        code.do(f"{sums[k]} = phi {many} [ {first[k]}, %ready ], [ {nexts[k]}, %inner_loop ]")
-    right = [read(code.at("%bp", v * step) if v else "%bp", v) for v in range(VECTORS)]
     name = f"llvm.fmuladd.{lanes.suffix}"
     code.declare(name, many, [many] * 3)
-    for r in range(rows):
-        left = code.splat(code.load(code.at(a[r], "%ao"), lanes.one))
-        for v in range(VECTORS):
-            code.do(f"{nexts[r, v]} = call {many} @{name}({many} {left}, {many} {right[v]}, "
-                    f"{many} {sums[r, v]})")
-    code.do("%i1 = add i64 %i, 1")
-    code.do("%ao1 = add i64 %ao, %along")
-    code.do("%bp1 = getelementptr i8, ptr %bp, i64 %ldb")
-    code.do("%more = icmp slt i64 %i1, %inner")
-    code.do("br i1 %more, label %inner_loop, label %done")
-    code.start("done")
+
+    def some(times: int):
+        """So many rows of B."""
+        def body(_, carried):
+            along, b, *sums = carried
+            for _ in range(times):
+                right = [read(code.at(b, v * step) if v else b, v) for v in range(VECTORS)]
+                for r in range(rows):
+                    left = code.splat(code.load(code.at(a[r], along), lanes.one))
+                    for v in range(VECTORS):
+                        k = r * VECTORS + v
+                        sums[k] = code.emit(f"call {many} @{name}({many} {left}, {many} "
+                                            f"{right[v]}, {many} {sums[k]})")
+                along, b = code.add(along, "%along"), code.at(b, "%ldb")
+            return [along, b, *sums]
+        return body
+
+    kinds = ["i64", "ptr", *(many for _ in grid)]
+    rounds = code.integer("and", "%inner", -UNROLLED)
+    carried = ["0", "%b", *first.values()]
+    for begin, end, times in (("0", rounds, UNROLLED), (rounds, "%inner", 1)):
+        carried = code.loop(begin, end, times, list(zip(kinds, carried, strict=True)), some(times))
+    nexts = dict(zip(grid, carried[2:], strict=True))
     for r, v in grid:
         if partial:
             code.store_some(nexts[r, v], places[r, v], masks[v])
