@@ -25,7 +25,7 @@ def drivers(sums: str, finishing: bool = False) -> tuple[int, int]:
     scratch.publish()
     name, tile = f"matmul_{sums}{'_finishing' if finishing else ''}", host_tile(sums)
     whole, block = addresses(cache().key(name), (name, f"{name}_block"),
-                             lambda: driver_text(tile, name, finishing), True)
+                             lambda: driver_text(tile, name, finishing))
     return whole, block
 
 
