@@ -85,7 +85,7 @@ def test_a_thread_that_ends_inside_leaves_nothing_behind():
     thread = threading.Thread(target=flambeau.set_autocast_enabled, args=("cpu", True))
     thread.start()
     thread.join()
-    assert not engine._active
+    assert not engine.active
 
 
 def test_parameters_are_cast_once():

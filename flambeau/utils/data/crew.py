@@ -34,9 +34,9 @@ class Member:
         """The traceback that a worker left behind, if there is one."""
         if self.words is None:
             return ""
-        with open(self.words, "rb", closefd=False) as file:
-            file.seek(0)
-            return file.read().decode(errors="replace").strip()
+        # The worker writes where the file was last read or written, so reading must not move that.
+        found = os.pread(self.words, os.fstat(self.words).st_size, 0)
+        return found.decode(errors="replace").strip()
 
     def whereabouts(self):
         """Which samples a worker was busy with, as a phrase."""
@@ -167,9 +167,13 @@ class Crew:
             if work.DUMP_SIGNAL is not None:
                 with contextlib.suppress(OSError):
                     os.kill(member.pid, work.DUMP_SIGNAL)
-        until = time.monotonic() + DUMP_TIME
-        while time.monotonic() < until and not all(member.last_words() for member in busy):
-            time.sleep(0.01)
+        until, before = time.monotonic() + DUMP_TIME, None
+        while time.monotonic() < until:
+            words = [member.last_words() for member in busy]
+            if all(words) and words == before:  # nobody is still writing
+                break
+            before = words
+            time.sleep(0.02)
         told = [f"Worker {m.number} (pid {m.pid}){m.whereabouts()}:\n{m.last_words()}"
                 for m in busy]
         self.stop()
