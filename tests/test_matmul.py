@@ -242,15 +242,16 @@ def test_pairs_are_one_instruction_where_there_is_one():
     from flambeau.devices.cpu.matmul.host import Tile
     from flambeau.devices.cpu.matmul.pairs import PairPack, add_products
     from flambeau.devices.cpu.matmul.text import module
-    from flambeau.devices.cpu.matmul.tile import STEPS, Kernel
+    from flambeau.devices.cpu.matmul.tile import Kernel
+    from flambeau.devices.cpu.registers import tile_shape
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    tile = Tile("float32", 14, 2, 16)
-    kernel = Kernel(tile, 14, 2, False, "bfloat16",
+    tile = Tile("float32", 12, 2, 16)
+    kernel = Kernel(tile, 12, 2, False, "bfloat16",
                     add=lambda *given: add_products(*given, instruction=True))
     text = module([kernel.text("tile"), PairPack(tile, "bfloat16").text("pack")])
     machine = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
         cpu="sapphirerapids", opt=2)
     assembly = machine.emit_assembly(llvm.parse_assembly(text))
-    assert assembly.count("vdpbf16ps") == 14 * 2 * (STEPS + 1)  # for whole panels, and one by one
+    assert assembly.count("vdpbf16ps") == 12 * 2 * (tile_shape().steps + 1)  # for whole panels, and one by one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..bridge import jit
+from ..registers import tile_shape
 
 #: tiles side by side in a block of columns
 BLOCK = 8
@@ -21,4 +22,4 @@ def width_of(element: str) -> int:
 
 def tile_of(element: str) -> tuple[int, int]:
     """Rows and columns of a tile, which with what it is made of fills the registers."""
-    return (12 if jit().bits == 512 else 6), 2 * width_of(element)
+    return tile_shape().rows, 2 * width_of(element)

@@ -9,18 +9,10 @@ import sys
 
 from ....core.record import Record
 from ..bridge import jit
+from ..registers import tile_shape
 
 #: accumulator dtype -> LLVM type, bytes
 ELEMENT = {"float32": ("float", 4), "float64": ("double", 8)}
-
-#: bits of a vector register, whether there are 32 of them -> rows, vectors of a tile of sums.
-#: rows * vectors sums, `vectors` of the right operand and one or two of the left fit the registers.
-_TILES = {
-    (128, False): (6, 2),   # SSE
-    (128, True):  (8, 3),   # NEON
-    (256, False): (6, 2),   # AVX2
-    (512, True):  (14, 2),  # AVX-512
-}  # fmt: skip
 
 
 class Tile(Record):
@@ -60,11 +52,6 @@ AMX = Tile("float32", 32, 2, 16)
 SYSTEM_CALL = (158, 0x1023, 18)
 
 
-def many_registers() -> bool:
-    """Whether there are 32 vector registers, not 16."""
-    return jit().bits == 512 or jit().linker.triple.startswith(("aarch64", "arm64"))
-
-
 @functools.cache
 def adds_pairs() -> bool:
     """Whether an instruction adds products of pairs of bfloat16 to sums: see pairs.py."""
@@ -83,9 +70,8 @@ def multiplies_tiles() -> bool:
 @functools.cache
 def host_tile(dtype: str) -> Tile:
     """The tile that suits this machine's registers."""
-    bits = jit().bits
-    rows, vectors = _TILES[bits, many_registers()]
-    return Tile(dtype, rows, vectors, bits // 8 // ELEMENT[dtype][1])
+    shape = tile_shape()
+    return Tile(dtype, shape.rows, shape.vectors, jit().bits // 8 // ELEMENT[dtype][1])
 
 
 def _cache_bytes(level: str, default: int) -> int:

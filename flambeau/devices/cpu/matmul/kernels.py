@@ -8,8 +8,9 @@ from array import array
 from ....core.record import Record
 from .. import threads
 from ..objects import addresses, cache
+from ..registers import many_registers
 from . import scratch
-from .host import AMX, adds_pairs, host_tile, many_registers
+from .host import AMX, adds_pairs, host_tile
 
 #: dtype of operands -> dtype of sums
 SUMS = {"float32": "float32", "float64": "float64", "float16": "float32", "bfloat16": "float32"}

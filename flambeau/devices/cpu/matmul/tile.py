@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....core.record import Record
+from ..registers import tile_shape
 from .host import Tile
 from .text import Code
 
@@ -22,9 +23,6 @@ FRAME = ("s_row", "s_step", "v_step", "c_row", "d_row", "kind", "alpha", "beta",
 FRAME_BYTES = 8 * len(FRAME)
 #: nothing, and alpha is 1; rows of D; one element of D a row; nothing
 PLAIN, ROWS, COLUMN, SCALED = 0, 1, 2, 3
-
-#: of k that a loop over whole panels takes at a time
-STEPS = 4
 
 ARGUMENTS = "ptr %s, ptr %v, i64 %k, ptr %c, ptr %d, ptr %frame, i64 %columns"
 
@@ -150,8 +148,9 @@ class _Tile:
             known = [t.size, t.pitch * t.size, t.columns * t.size]
             same = [w.is_("eq", x, y) for x, y in zip(strides, known, strict=True)]
             panels = w.op("and", w.op("and", same[0], same[1], "i1"), same[2], "i1")
-            done = w.pick(panels, w.op("and", "%k", -STEPS), 0)
-            found = self._loop(0, done, STEPS, values, known, "")
+            steps = tile_shape().steps  # of k at a time
+            done = w.pick(panels, w.op("and", "%k", -steps), 0)
+            found = self._loop(0, done, steps, values, known, "")
             values = [(kind, value) for (kind, _), value in zip(values, found, strict=True)]
         return dict(zip(self.places, self._loop(done, "%k", 1, values, strides, ahead)[2:],
                         strict=True))
