@@ -32,15 +32,15 @@ def trained(name: str, options: dict, change=None, steps: int = 9) -> list:
 
 def both_ways(monkeypatch, *args) -> tuple[int, list, list]:
     """How many steps were taken by a formula, the results, and those without any."""
-    repeat, taken = Update.repeat, []
+    made, taken = Update._repeating, []
 
-    def counted(self, options):
-        taken.append(repeat(self, options))
-        return taken[-1]
+    def counted(self, *given):
+        repeat = made(self, *given)
+        return lambda options: taken.append(repeat(options)) or taken[-1]
 
-    monkeypatch.setattr(Update, "repeat", counted)
+    monkeypatch.setattr(Update, "_repeating", counted)
     found = trained(*args)
-    monkeypatch.setattr(Update, "repeat", lambda self, options: False)
+    monkeypatch.setattr(Update, "_repeating", lambda self, *given: lambda options: False)
     return sum(taken), found, trained(*args)
 
 

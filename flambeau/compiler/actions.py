@@ -90,11 +90,12 @@ class Run:
             return
         grads = [(fixed[k], known[v].sig, place[known[v].place.root[1]])
                  for v, k in trained.items()]
-        kept = [row for row in self.inner if row[0] in handed]
+        wanting = {*self.variant.wanting}
+        kept = [(k, sig, self.walked[k] if k in wanting else None, n, offset)
+                for k, sig, n, offset in self.inner if k in handed]
         # After the tensors that the program reads comes something else in its table.
         self.moving = [(k, s) for k, s in enumerate(self.sources[:self.program.outside])
                        if type(s) is not Fixed]
-        self.wanting = [k for k in self.variant.wanting if k in handed]
         self.replay = Replay(self.program, guarded, cells, fixed, grads, kept, self.numbers)
 
     @property
@@ -113,8 +114,6 @@ class Run:
             return found != CHANGED and all_have_gradients(trained) and self._played(player)
         for k in self.variant.written:
             self.sources[k].get(player).mem.version += 1
-        for k in self.wanting:
-            found[k].node = self.walked[k]
         player.made.append(found)
         return True
 

@@ -51,6 +51,7 @@ class Compiled:
         self.report = Report(getattr(self.function, "__name__", type(self.function).__name__))
         self.apart: list = []    # (kind of call, its paths) that parted from those on the way
         self.scripts: list[Any] = []  # the one played last comes first
+        self.short: Any = None   # that one in a function, see shortcut.py
         self.trained: list = []  # leaves whose gradients the last traced call had to do with
         self.met: list = []      # tensors from outside that the last traced call used
         self.reach: Any = None   # what the function's code takes from around it, see settle.py
@@ -68,8 +69,9 @@ class Compiled:
         try:
             if not self.fullgraph:
                 return self._traced(args, kwargs)
-            if self.scripts and not self.verify:
-                found = self.scripts[0].play(args, kwargs)
+            short = self.short
+            if short is not None and not (kwargs or self.verify):
+                found = short(args)
                 if found is not None:
                     return found[0]
             return self._whole(args, kwargs)
@@ -77,15 +79,20 @@ class Compiled:
             self.let_go()
 
     def _whole(self, args, kwargs):
-        """A call as others before the last one were made, or one that is written down."""
-        for k, script in enumerate(() if self.verify else self.scripts[1:], 1):
+        """A call as others before it were made, or one that is written down."""
+        for k, script in enumerate(() if self.verify else self.scripts):
             found = script.play(args, kwargs)
             if found is not None:
-                self.scripts.insert(0, self.scripts.pop(k))
+                if k:
+                    self._lead([self.scripts.pop(k), *self.scripts])
                 return found[0]
         from .script import Script  # segments have no need of it
 
         return self._traced(args, kwargs, Script(self.function, args, kwargs, self.met))
+
+    def _lead(self, scripts: list) -> None:
+        """Try the first of these before any other."""
+        self.scripts, self.short = scripts, scripts[0].short
 
     def _traced(self, args, kwargs, writing=None):
         report = self.report
@@ -132,7 +139,7 @@ class Compiled:
             self.met = [*writing.met, *held]
             self.trained = writing.trained or self.trained
             if writing.finish(result, [*held, *self.reach.tensors]):
-                self.scripts = [writing, *self.scripts[:SCRIPTS - 1]]
+                self._lead([writing, *self.scripts[:SCRIPTS - 1]])
             elif writing.reason == ANOTHER_PATH:
                 # The next call of this kind learns its path as a whole, and others keep theirs.
                 self.apart = [(kind, Step()), *(

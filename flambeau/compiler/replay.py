@@ -1,7 +1,7 @@
 """A program that runs again without Python in between: guards, memory and gradients in one call.
 
-Only what every call is given anew is left to Python: arguments, and the memory of results that
-are handed out.
+Only what every call is given anew is left to Python: arguments, and memory where a free list has
+none.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from array import array
 
 from ..devices.cpu import bridge
 from ..devices.cpu.assembly.player_words import CHANGED, PLAN, ROW
+from ..devices.cpu.assembly.settle_words import EMPTY
 from ..devices.cpu.foundry import machine_code
 from ..devices.cpu.memory import allocate
 from ..engine.front_parts import slot_offset
-from ..engine.tensor import Tensor, new
+from ..engine.tensor import Tensor
 from .settle import CONTENTS
 
 __all__ = ["CHANGED", "Replay"]
@@ -22,7 +23,7 @@ __all__ = ["CHANGED", "Replay"]
 
 @functools.cache
 def _play():
-    bridge.jit().publish_python(("PyType_GenericAlloc",))
+    bridge.jit().publish_python(("PyType_GenericAlloc", "PyLong_FromVoidPtr"))
     offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad"))
     return machine_code("player", ("play",), offsets)["play"]
 
@@ -34,11 +35,12 @@ class Replay:
     cells: (cell, what must be in it)
     fixed: place among the program's inputs -> a tensor that is always the same
     grads: (leaf, signature, number of the result) whose memory is used again
-    kept: (value, signature, number of the result, offset) that are handed out
+    kept: (value, signature, node, number of the result, offset) that are handed out
     """
 
     def __init__(self, program, guarded, cells, fixed: dict, grads, kept, numbers):
-        self.program, self.kept, self.numbers = program, kept, numbers
+        self.program, self.numbers = program, numbers
+        self.handed = [value for value, *_ in kept]
         self.guarded, self.cells = guarded, cells
         program.prepare()
         first = 2 + len(program.results)
@@ -52,20 +54,27 @@ class Replay:
         self._grads = array("q", [w for leaf, sig, n in grads
                                   for w in (id(leaf), id(sig), 2 + n, 0)])
         own = {n for _, _, n in grads}
-        self.pools = [(2 + n, n, *pool) for n, pool in enumerate(program.pools) if n not in own]
-        self._keep = (rows, grads, cells)
+        others = [n for n in range(len(program.pools)) if n not in own]
+        self._pools = array("q", [id(program.pools[n][0]) for n in others])
+        self._slots = array("q", [2 + n for n in others])
+        self.sizes = [program.pools[n][1] for n in others]
+        self._kept = array("q", [w for _, sig, node, n, offset in kept
+                                 for w in (id(sig), id(node), others.index(n), offset)])
+        self._keep = (rows, grads, cells, kept)
         self._words = array("q", [w for cell, value in cells
                                   for w in (id(cell) + CONTENTS, id(value))])
         said = {
             "words": _address(self._words), "word_count": len(cells),
             "guards": _address(self._guards), "guard_count": len(rows),
             "grads": _address(self._grads), "grad_count": len(self._grads) // ROW,
+            "pools": _address(self._pools), "slots": _address(self._slots),
+            "pool_count": len(others), "kept": _address(self._kept), "kept_count": len(kept),
             "table": program.table_address, "failed": program.failed_address,
             "work": program.work, "code": program.entry, "type": id(Tensor),
         }
         self._plan = array("q", [said[name] for name in PLAN])
         self.address = _address(self._plan)
-        self.play = _play()
+        self.native = _play()
         self.first = first
 
     def guards_hold(self) -> bool:
@@ -77,28 +86,19 @@ class Replay:
         """Run on tensors (place among the inputs, tensor) that are not fixed; the values handed
         out, or why nothing was done."""
         program = self.program
-        table = program.table
         if self.numbers:
             program.put_numbers(self.numbers)
-        made = {}
-        for at, n, pool, nbytes in self.pools:
-            made[n] = mem = pool.pop() if pool else allocate(nbytes)
-            table[at] = mem.address
         for k, x in moving:
-            table[self.first + k] = x.ptr
-        refused = self.play(self.address, 0)
-        if refused:
-            return refused
+            program.table[self.first + k] = x.ptr
+        made: list = []
+        values: list[Tensor] = []
+        while refused := self.native(self.address, id(made), id(values), 0):
+            if refused != EMPTY:
+                return refused
+            made.append(allocate(self.sizes[len(made)]))
         if program.failed[0]:
             program.refuse()
-        values = {}
-        for k, sig, n, offset in self.kept:
-            x = new(Tensor)
-            x.sig, x.node = sig, None
-            x.mem = mem = made[n]
-            x.ptr = mem.address + offset
-            values[k] = x
-        return values
+        return dict(zip(self.handed, values, strict=True))
 
 
 def _address(words: array) -> int:

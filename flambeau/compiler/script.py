@@ -333,10 +333,6 @@ class Script:
 
     def play(self, args, kwargs):
         """(result,) if the guards hold, else None."""
-        if self.short is not None and not kwargs:
-            found = self.short(args)
-            if found is not None:
-                return found
         if modes.grad is not self.grad or module_changes[0] != self.changes or (
                 casting() != self.casting or places._Default.value is not self.device):
             return None

@@ -7,11 +7,12 @@ differ in is compared here, and whatever is not quite as it was is left to `Scri
 from __future__ import annotations
 
 from ..core import device as places
+from ..devices.cpu.assembly.settle_words import EMPTY
 from ..devices.cpu.memory import allocate
 from ..engine.eager import module_changes
 from ..engine.modes import inferring, modes
 from ..engine.node import Hooked
-from ..engine.tensor import Tensor, new
+from ..engine.tensor import Tensor
 from .actions import Call
 from .casting import casting
 from .names import changed
@@ -20,7 +21,7 @@ from .sources import Fixed, Given, Made
 
 
 def shortcut(script):
-    """A function of the arguments that plays a script: (its result,), or None and nothing done.
+    """A function of the arguments that plays a script: [its result], or None and nothing done.
 
     None instead of a function if there is more to a script than fits into it.
     """
@@ -28,9 +29,8 @@ def shortcut(script):
     if first is None or shape != 0 or type(found[0]) is not Made or found[0].action != 0:
         return None
     replay, calls = first.replay, script.others
-    row = next((row for row in replay.kept if row[0] == found[0].value), None)
     fixed = [first.sources[k] for k in first.variant.written]
-    if row is None or not (script.simple and script.presence.idle) or (
+    if replay.handed != [found[0].value] or not (script.simple and script.presence.idle) or (
             script.scalars or script.again or script.overlaps.sources or script.switches) or (
             any(type(s) is not Given for _, s in first.moving)) or (
             any(type(s) is not Fixed for s in fixed)) or (
@@ -39,12 +39,10 @@ def shortcut(script):
 
     grad, changes, cast, device = script.grad, script.changes, script.casting, script.device
     expected, bound, goes_back = script.leaves, script.bound, script.goes_back
-    program, numbers, pools = replay.program, replay.numbers, replay.pools
-    table, failed, native, address = program.table, program.failed, replay.play, replay.address
+    program, numbers, sizes = replay.program, replay.numbers, replay.sizes
+    table, failed, native, address = program.table, program.failed, replay.native, replay.address
     moving = [(replay.first + k, source.number) for k, source in first.moving]
     written = [source.tensor for source in fixed]
-    value, sig, home, offset = row
-    node = first.walked[value] if value in first.wanting else None
     works = [(each.work, each.args, each.kwargs) for each in calls]
 
     def again(args):
@@ -59,23 +57,20 @@ def shortcut(script):
             return None
         if numbers:
             program.put_numbers(numbers)
-        made = {}
-        for at, n, pool, nbytes in pools:
-            made[n] = mem = pool.pop() if pool else allocate(nbytes)
-            table[at] = mem.address
         for at, k in moving:
             table[at] = args[k].ptr
-        if native(address, 0):
-            return None
+        made: list = []
+        values: list = []
+        while refused := native(address, id(made), id(values), 0):
+            if refused != EMPTY:
+                return None
+            made.append(allocate(sizes[len(made)]))
         if failed[0]:
             program.refuse()
         for x in written:
             x.mem.version += 1
-        x = new(Tensor)
-        x.sig, x.node, x.mem = sig, node, made[home]
-        x.ptr = x.mem.address + offset
         for work, args, kwargs in works:
             work(*args, **kwargs)
-        return (x,)
+        return values
 
     return again

@@ -99,9 +99,11 @@ class Update:
         self._kernels: dict = {}
         self._last: tuple = _NO_KERNEL  # that of the step before
         self._options: dict | None = None   # those that the step before depended on
-        self._pace = _NO_PACE               # how to take another that is like it
-        self._changes = False               # whether there is no such way
-        self._busy = False
+        #: repeat(options) takes a step that differs from the last one by its count; False, and
+        #: nothing done, if it may differ more
+        self.repeat: Callable[[dict], bool] = _differs
+        self._changes = False               # whether steps always differ more
+        self._busy = [False]  # whether a step is under way without the GIL
         self._describe(members, apart, names)
 
     def _describe(self, members, apart, names) -> None:
@@ -145,28 +147,10 @@ class Update:
         """What is counted for each of the tensors."""
         return dict(zip(self.counters, self._old))
 
-    def repeat(self, options: dict) -> bool:
-        """Take a step that differs from the last one by its count; False if it may differ more."""
-        picked, values, numbers, run = self._pace
-        try:
-            if picked is None or self._busy or picked(options) != values:
-                return False
-        except KeyError:
-            return False
-        self._new[0] = count = self._old[0] + 1.0
-        rows = self._gather(self._address, 0)
-        if rows < 0:
-            return False
-        if self.elements > LONG:
-            self._run_long(run, rows, numbers(count))
-        else:
-            run(self._table_address, rows, *numbers(count), self.elements)
-        return True
-
     def learn(self, rule, numbers: Callable, options: dict, flags: tuple, negated: bool) -> None:
         """After a step, see whether the next can be like it: if options stay, and if there is a
         formula for its numbers."""
-        self._pace = _NO_PACE
+        self.repeat = _differs
         if self._changes:
             return
         before = self._options
@@ -181,13 +165,36 @@ class Update:
         self._options = {k: options[k] for k in (*names, *flags) if k in options}
         if before is not None and self._options:
             run, given = self._made_for(rule, symbolic, negated)
-            picked = operator.itemgetter(*self._options)
-            self._pace = (picked, picked(options),
-                          formula([symbolic[k] for k in given], constants), run)
+            self.repeat = self._repeating(options, formula([symbolic[k] for k in given], constants),
+                                          run)
+
+    def _repeating(self, options: dict, numbers: Callable, run: Callable) -> Callable[[dict], bool]:
+        """Steps with these options, whose numbers are a function of the count."""
+        picked = operator.itemgetter(*self._options)
+        values, elements = picked(options), self.elements
+        old, new, gather, address = self._old, self._new, self._gather, self._address
+        table, busy = self._table_address, self._busy
+        if elements > LONG:
+            run = functools.partial(_without_the_lock, run, busy, self.members)
+
+        def repeat(options: dict) -> bool:
+            try:
+                if picked(options) != values or busy[0]:
+                    return False
+            except KeyError:
+                return False
+            new[0] = count = old[0] + 1.0
+            rows = gather(address, 0)
+            if rows < 0:
+                return False
+            run(table, rows, *numbers(count), elements)
+            return True
+
+        return repeat
 
     def step(self, rule, numbers: dict, counts: dict, negated: bool) -> bool:
         """Apply the rule to all tensors, and let counters be `counts`; False if things differ."""
-        if self._busy:
+        if self._busy[0]:
             return False
         names, others, values, run, same_sign = self._last
         if same_sign is not negated or others(numbers) != values or (
@@ -202,20 +209,9 @@ class Update:
         if rows < 0:
             return False
         if self.elements > LONG:
-            self._run_long(run, rows, given)
-        else:
-            run(self._table_address, rows, *given, self.elements)
+            run = functools.partial(_without_the_lock, run, self._busy, self.members)
+        run(self._table_address, rows, *given, self.elements)
         return True
-
-    def _run_long(self, run, rows, given) -> None:
-        """Without the GIL: nobody else may use the table, and gradients must stay."""
-        held = [p._grad for p in self.members]
-        self._busy = True
-        try:
-            run(self._table_address, rows, *given, self.elements)
-        finally:
-            self._busy = False
-            del held
 
     @functools.cached_property
     def _table_address(self) -> int:
@@ -241,8 +237,22 @@ class Update:
         return run, [k for k, v in fixed if v is Number]
 
 
-#: what options it is for, these, its numbers as a function of the count, the code
-_NO_PACE: tuple = (None, None, None, None)
+def _without_the_lock(run: Callable, busy: list[bool], members: list, *given) -> None:
+    """A call that gives up the GIL: nobody else may use the table, and gradients must stay."""
+    held = [p._grad for p in members]
+    busy[0] = True
+    try:
+        run(*given)
+    finally:
+        busy[0] = False
+        del held
+
+
+def _differs(options: dict) -> bool:
+    """Before there is a way to repeat a step."""
+    return False
+
+
 #: before the first step: what numbers it is given and not given, the latter, the code, the sign
 _NO_KERNEL = (None, None, (), None, None)
 #: numbers that make a kernel of their own

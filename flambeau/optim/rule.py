@@ -46,7 +46,9 @@ class RuleOptimizer(Optimizer):
     pointwise = True  # whether the rule treats every element on its own
     counters: tuple[str, ...] = ("step",)  # what is counted for each parameter, in its state
     first_alone = False  # whether a first step is not like the others
-    _known: dict = {}  # of a group: its parameters, the state, those updated together, and others
+    # what another step found out of a group: its parameters, the state, those updated together, and
+    # others
+    _known: dict = {}
     sparse = False  # whether it leaves alone what has no gradient
     no_sparse_hint = ""
 
@@ -82,23 +84,18 @@ class RuleOptimizer(Optimizer):
         """Update the parameters once; a closure evaluates the loss anew and returns it."""
         loss = None if closure is None else evaluate(closure)
         for group in self.param_groups:
-            self.update_group(group)
-        return loss
-
-    def update_group(self, group):
-        """Apply the rule to all parameters of a group, by what was found out at another step."""
-        params, state, updates, apart = self._known.get(id(group), NOTHING)
-        done = []
-        if params is group["params"] and state is self.state:
-            for update in updates:
+            params, state, updates, apart = self._known.get(id(group), NOTHING)
+            if params is not group["params"] or state is not self.state:
+                self.look_again(group, set())
+                continue
+            for k, update in enumerate(updates):
                 if not (update.repeat(group) or self.update_together(update, group)):
+                    self.look_again(group, {id(p) for done in updates[:k] for p in done.members})
                     break
-                done.append(update)
             else:
                 if apart:
                     self.update_apart(apart, group)
-                return
-        self.look_again(group, {id(p) for update in done for p in update.members})
+        return loss
 
     def update_together(self, update, group):
         """One native call; False, and nothing done, if it no longer fits."""

@@ -1,13 +1,16 @@
 """Runs a program again where nothing that it depends on has changed, in one call.
 
-Compares tensors with what the caller knows of them, finds their memory, gives gradients that
-nobody else holds their memory again, and calls the program.
+play(plan, memory, values, 0) compares tensors with what the caller knows of them, finds their
+memory, gives gradients that nobody else holds their memory again, takes memory for other results
+into a list, as `settle` does, calls the program, and appends tensors that are handed out to
+another.
 """
 
 from __future__ import annotations
 
 from .gather import Layout, none
-from .player_words import CHANGED, HELD, PAIR, PLAN, ROW
+from .player_words import CHANGED, HELD, KEPT, PAIR, PLAN, ROW
+from .settle import further_on, take, taken
 from .writer import Function, Value
 
 _REFERENCES, _TYPE, _ADDRESS, _VERSION = 0, 8, 16, 56
@@ -17,10 +20,23 @@ def _field(owner: Value, offset: int, type_: str = "ptr") -> Value:
     return owner.at("i8", offset).load(type_)
 
 
+def _hand_out(f: Function, layout: Layout, row: Value, kind: Value) -> None:
+    """A tensor on memory that was taken."""
+    made = f.calls("PyType_GenericAlloc", "ptr", kind, f.const("i64", 0))
+    owner, start = taken(f, row.load("i64", 2))
+    held = {"sig": row.load("ptr"), "node": row.load("ptr", 1), "mem": owner}
+    for name, value in held.items():
+        f.do(f"call void @Py_IncRef(ptr {value.name})")
+        made.at("i8", layout.offsets[name]).store(value)
+    made.at("i8", layout.offsets["ptr"]).store(further_on(f, start, row.load("i64", 3)))
+    f.calls("PyList_Append", "i32", f.values, made)
+    f.calls("Py_DecRef", "void", made)
+
+
 def build(offsets) -> list[Function]:
     layout = Layout(offsets)
-    f = Function("play", "ptr plan, i64 zero", "i64")
-    numbers = ("word_count", "guard_count", "grad_count", "work")
+    f = Function("play", "ptr plan, ptr memory, ptr values, i64 zero", "i64")
+    numbers = ("word_count", "guard_count", "grad_count", "pool_count", "kept_count", "work")
     words = {name: f.plan.load("i64" if name in numbers else "ptr", i)
              for i, name in enumerate(PLAN)}
     table = words["table"]
@@ -53,6 +69,11 @@ def build(offsets) -> list[Function]:
         boxed = _field(memory, _ADDRESS)
         table.store(f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {boxed.name})"),
                     row.load("i64", 2))
+    take(f, words["pools"], words["pool_count"])
+    with f.each(0, words["pool_count"]) as i:
+        boxed = taken(f, i)[1]
+        table.store(f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {boxed.name})"),
+                    words["slots"].load("i64", i))
     f.do(f"call void {words['code'].name}(ptr {table.name}, ptr {words['failed'].name}, "
          f"i64 {words['work'].name})")
     with f.each(0, words["grad_count"]) as i:
@@ -67,5 +88,7 @@ def build(offsets) -> list[Function]:
             layout.get(f, made, "mem").at("i8", _VERSION).store(f.const("i64", 0))
             leaf.at("i8", layout.offsets["_grad"]).store(made)
             f.calls("Py_DecRef", "void", old)
+    with f.each(0, words["kept_count"]) as i:
+        _hand_out(f, layout, words["kept"].at("i64", i * KEPT), words["type"])
     f.give(f.const("i64", 0))
     return [f]

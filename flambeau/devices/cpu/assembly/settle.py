@@ -79,7 +79,7 @@ def _promise(layout: Layout) -> Function:
     return f
 
 
-def _take(f: Function, pools: Value, results: Value) -> None:
+def take(f: Function, pools: Value, results: Value) -> None:
     """Storages for the results that have none yet, each the last of its free list."""
     with f.each(_size(f.memory), results) as i:
         pool = pools.load("ptr", i)
@@ -90,6 +90,23 @@ def _take(f: Function, pools: Value, results: Value) -> None:
         pool.at("i8", _SIZE).store(left)
         f.calls("PyList_Append", "i32", f.memory, storage)
         f.calls("Py_DecRef", "void", storage)
+
+
+def taken(f: Function, i: Value) -> tuple[Value, Value]:
+    """A storage that was taken, and the number, an object, that says where it is."""
+    storage = _item(f.memory, i, True)
+    return storage, storage.at("i8", _ADDRESS).load("ptr")
+
+
+def further_on(f: Function, start: Value, further: Value) -> Value:
+    """Where something is, an object of the caller's own, so many bytes after a start."""
+    place = f.var("ptr", start)
+    with f.when(further == 0) as whole:
+        f.do(f"call void @Py_IncRef(ptr {start.name})")
+    with whole.otherwise():
+        begin = f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {start.name})")
+        place.set(f.calls("PyLong_FromVoidPtr", "ptr", begin.at("i8", further)))
+    return place()
 
 
 def build(offsets) -> list[Function]:
@@ -111,9 +128,9 @@ def build(offsets) -> list[Function]:
         # References are counted in 32 bits by some versions of Python; one is the list's own.
         held = _item(values, i, True).at("i8", _REFERENCES).load("i32") > 1
         demand(held == (plan["live"].load("i64", i) != 0))
-    _take(f, plan["pools"], plan["results"])
+    take(f, plan["pools"], plan["results"])
     with f.each(0, plan["results"]) as i:
-        boxed = _item(f.memory, i, True).at("i8", _ADDRESS).load("ptr")
+        boxed = taken(f, i)[1]
         table.store(f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {boxed.name})"), i + 2)
     first = plan["results"] + 2
     with f.each(0, plan["outside"]) as i:
@@ -135,20 +152,16 @@ def build(offsets) -> list[Function]:
         owner = f.var("ptr", f.const("ptr", 0))
         start = f.var("ptr", f.const("ptr", 0))
         with f.when(number >= 0) as own:
-            owner.set(_item(f.memory, number, True))
-            start.set(owner().at("i8", _ADDRESS).load("ptr"))
+            for variable, value in zip((owner, start), taken(f, number), strict=True):
+                variable.set(value)
         with own.otherwise():
             other = _item(outside, f.const("i64", -1) - number, True)
             owner.set(layout.get(f, other, "mem"))
             start.set(layout.get(f, other, "ptr"))
-        with f.when(further == 0) as whole:
-            f.do(f"call void @Py_IncRef(ptr {start().name})")
-        with whole.otherwise():
-            begin = f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {start().name})")
-            start.set(f.calls("PyLong_FromVoidPtr", "ptr", begin.at("i8", further)))
+        place = further_on(f, start(), further)
         f.do(f"call void @Py_IncRef(ptr {owner().name})")
         x.at("i8", layout.offsets["mem"]).store(owner())
-        x.at("i8", layout.offsets["ptr"]).store(start())
+        x.at("i8", layout.offsets["ptr"]).store(place)
         f.calls("PyList_Append", "i32", tagged, x)
     with f.when(plan["last"] != 0):
         for found in (values, outside, f.state.load("ptr", STATE.index("numbers"))):

@@ -10,7 +10,7 @@ from .. import threads
 from ..objects import addresses, cache
 from ..registers import many_registers
 from . import scratch
-from .host import AMX, adds_pairs, host_tile
+from .host import AMX, Tile, adds_pairs, host_tile
 
 #: dtype of operands -> dtype of sums
 SUMS = {"float32": "float32", "float64": "float64", "float16": "float32", "bfloat16": "float32"}
@@ -75,12 +75,13 @@ class Family(Record):
 def family(name: str, sums: str) -> Family:
     """`square`: the host's own tile. `wide`: one row of many vectors. `dot`: sums along k.
 
-    `amx`: its tiles, two by two. These and square ones read panels; the others read half precision
-    where it lies.
+    `half`: as high as the host's own, and half a vector wide. `amx`: its tiles, two by two. These
+    and square ones read panels; the others read half precision where it lies.
     """
     t = host_tile(sums)
     shapes = {
         "square": (t.rows, t.vectors, t.lanes),
+        "half":   (t.rows, 1, t.lanes // 2),
         "wide":   (1, 8, t.lanes),
         "dot":    (5 if many_registers() else 3, 1, 4),
         "amx":    (AMX.rows, AMX.vectors, AMX.lanes),
@@ -147,7 +148,9 @@ class Tiles:
         make, width = (DotKernel, self.family.lanes) if self.family.name == "dot" else (
             Kernel, vectors)
         tile = host_tile(SUMS[self.dtype])
-        source = "" if self.family.name == "square" else self.dtype
+        if self.family.name == "half":
+            tile = Tile(tile.dtype, tile.rows, 1, self.family.lanes)
+        source = "" if self.family.name in ("square", "half") else self.dtype
         more = {"add": functools.partial(add_products, instruction=adds_pairs())} if (
             self.paired) else {}
         return module(make(tile, r, width, masked, self.dtype, self.finish, source,

@@ -66,8 +66,10 @@ def choose(tile: Tile, m: int, n: int, k: int, batch: int, a: Matrix, b: Matrix,
     must = narrow or odd
     pays = m >= FEW_ROWS and n * k * tile.size > caches()[0] // 2
     here = HERE if must or pays else DIRECT
+    # Of vectors as wide as those of AVX-512 many a CPU computes two halves in turn.
+    half = n <= tile.lanes // 2 and tile.lanes * tile.size == 64 and not narrow
     if route == EACH:
-        return Cut(EACH, narrow, here)
+        return Cut(EACH, narrow, here, "half" if half else "square")
     if route == ACROSS:
         return Cut(ACROSS, narrow or n >= 16 * tile.columns, here)
     return Cut(DOWN, narrow or n >= 8 * tile.columns, SHARED)
