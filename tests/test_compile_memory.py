@@ -51,6 +51,7 @@ def step():
     optimizer.step()
     return loss
 torch.nn.functional.gelu(x[:2])
+torch.compile(step)  # the compiler itself is some 2 MB of code
 before = resident()
 {wrap}
 for _ in range(4):
@@ -65,7 +66,7 @@ def test_a_compiled_training_step_holds_no_more_than_an_eager_one(fullgraph):
     eager, _ = run(_TRAINING.format(wrap=""))
     most, _ = run(_TRAINING.format(wrap=f"step = torch.compile(step, fullgraph={fullgraph})"))
     assert eager > 30 * MB
-    own = 2 * MB  # the compiler itself
+    own = MB // 2  # what is known of the path
     assert most < eager + own, f"{most / MB:.1f} MB compiled, {eager / MB:.1f} MB in eager"
 
 
