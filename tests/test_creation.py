@@ -316,3 +316,12 @@ def test_generators_are_copied_with_their_place():
 def test_random_refusals(call, error):
     with pytest.raises(error):
         call()
+
+
+def test_a_list_that_is_its_own_element():
+    one, two = [], []
+    one.append(one)
+    two += [two, two]
+    for data in (one, two):
+        with pytest.raises(ValueError, match="too many dimensions 'list'"):
+            torch.tensor(data)

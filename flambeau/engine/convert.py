@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import sys
 from array import array
 from typing import Any
@@ -11,6 +12,7 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
+from ..devices.cpu.routines import copier
 from .eager import engine
 from .storage import adopt, readers
 from .tensor import Signature, Tensor, empty, make, signature
@@ -189,24 +191,37 @@ def from_data(data, dtype: dt.dtype | None = None, where=CPU) -> Tensor:
 #: dtype -> the code of Python's arrays of such elements
 _CODES = {dt.float32: "f", dt.float64: "d", dt.int64: "q", dt.int32: "i", dt.int16: "h",
           dt.int8: "b", dt.uint8: "B"}
-_WHOLE, _REAL = ({int}, {int, bool}), ({float}, {float, int}, {float, int, bool}, {float, bool})
+_REAL, _SEQUENCES, _DEEPEST = {float, int, bool}, (list, tuple), 128
 
 
-def from_flat(data, dtype: dt.dtype | None):
-    """A tensor of a flat sequence of Python numbers; None if it is anything else."""
-    types = set(map(type, data))
-    if types == {bool} and dtype in (None, dt.bool_):
-        found, raw = dt.bool_, bytes(data)
+def from_lists(data, dtype: dt.dtype | None):
+    """A tensor of nested lists or tuples of Python numbers; None if they are anything else."""
+    first, shape, deep = data, (len(data),), 0
+    while first and type(first) in _SEQUENCES:
+        first, deep = first[0], deep + 1
+        if deep > _DEEPEST:  # perhaps a list that is its own element
+            raise ValueError(f"too many dimensions '{type(data).__name__}'")
+    for _ in range(deep - 1):
+        width = len(data[0])
+        if any([type(row) not in _SEQUENCES or len(row) != width for row in data]):
+            return None
+        shape, data = (*shape, width), [*itertools.chain.from_iterable(data)]
+    kinds = {*map(type, data)}
+    if not kinds or not kinds <= _REAL:
+        return None
+    if kinds == {bool} and (dtype is None or dtype is dt.bool_):
+        dtype, code = dt.bool_, "b"
     else:
-        found = dtype or (dt.int64 if types in _WHOLE else dt.default_float())
-        if found not in _CODES or (types not in _WHOLE and types not in _REAL):
+        dtype = dtype or (dt.default_float() if float in kinds else dt.int64)
+        code = _CODES.get(dtype)
+        if code is None:
             return None
-        try:
-            raw = array(_CODES[found], data).tobytes()
-        except (OverflowError, TypeError):
-            return None
-    out = empty(signature(found, (len(data),)))
-    ctypes.memmove(out.ptr, raw, len(raw))
+    try:
+        numbers = array(code, data)
+    except (OverflowError, TypeError):
+        return None
+    out = empty(signature(dtype, shape))
+    copier()(out.ptr, numbers.buffer_info()[0], out.sig.nbytes)
     return out
 
 

@@ -16,7 +16,7 @@ from ..devices.cpu.bounds import within
 from ..ops.declare import Op, engine, registry
 from . import pointwise as pw
 from . import selection
-from .eager import PLAIN, new_table
+from .eager import NOTHING, PLAIN, new_table, tracers
 from .formula import FormulaBack, record
 from .join import JoinBack, known
 from .modes import modes
@@ -169,6 +169,10 @@ def _embedding(op: Op, otherwise):
     def front(input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
               scale_grad_by_freq=False, sparse=False):
         given = input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
+        if tracers:  # most likely the next call on a known path
+            followed = tracers[-1].follow(op, given, NOTHING, modes.grad)
+            if followed is not None:
+                return followed
         try:
             plan = plans.get((input.sig, weight.sig))
         except AttributeError:
@@ -209,6 +213,10 @@ def _join(label: str, fresh: bool):
             if named or len(args) > 2 or type(args[0]) not in (list, tuple) or (
                     Tensor not in PLAIN):
                 return otherwise(*args, **named)
+            if tracers:
+                followed = tracers[-1].follow(op, args, NOTHING, modes.grad)
+                if followed is not None:
+                    return followed
             tensors = args[0]
             pair = len(tensors) == 2  # the usual case, at half the cost
             try:

@@ -46,10 +46,10 @@ def _of_numbers(data) -> bool:
 
 
 def _simple(data, dtype):
-    """Tensors of one number or of a flat list of them, without a detour; None for anything else."""
+    """Tensors of one number or of lists of them, without a detour; None for anything else."""
     kind = type(data)
     if kind is list or kind is tuple:
-        return convert.from_flat(data, dtype)
+        return convert.from_lists(data, dtype)
     if dtype is None and (kind is float or kind is bool or (
             kind is int and -2**63 <= data < 2**63)):
         return filled(raw_empty(signature(dt.of_scalar(data), ())), data)
