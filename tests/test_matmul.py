@@ -254,4 +254,5 @@ def test_pairs_are_one_instruction_where_there_is_one():
     machine = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
         cpu="sapphirerapids", opt=2)
     assembly = machine.emit_assembly(llvm.parse_assembly(text))
-    assert assembly.count("vdpbf16ps") == 12 * 2 * (tile_shape().steps + 1)  # for whole panels, and one by one
+    loops = tile_shape().steps + 1  # over whole panels, and one by one
+    assert assembly.count("vdpbf16ps") == 12 * 2 * loops

@@ -1,7 +1,9 @@
 """compile: the same program, faster; never another meaning.
 
     trace      real Python on traced tensors, hop by hop through known paths
+    knowing    what calls on a path are known by
     capture    an unknown path: ops run for real and are recorded
+    ending     where a segment ends its program runs, and phantoms become real
     tape       what ops ask of the machine: launches on buffers
     simplify   what nobody needs is not computed
     fuse       launches that share a loop

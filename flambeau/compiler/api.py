@@ -12,11 +12,12 @@ from typing import Any
 from ..engine import eager
 from ..engine.modes import gradient_watchers, is_watched, odd_threads
 from .casting import casting
+from .ending import ANOTHER_PATH
 from .names import everything, names_of, tensors_of
 from .report import Report
 from .segment import Step
 from .settle import Reach
-from .trace import ANOTHER_PATH, Tracer
+from .trace import Tracer
 
 #: so many ways through a function are remembered with fullgraph=True
 SCRIPTS = 8

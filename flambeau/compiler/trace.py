@@ -7,27 +7,25 @@ the segment so far runs as one program and phantoms become real.
 
 from __future__ import annotations
 
-import copy
 import functools
 from sys import getrefcount
 from threading import get_ident
 
-from ..core.dtype import dtype
 from ..engine import autocast, eager, storage, subclass
 from ..engine import backward as bw
-from ..engine.modes import INFERENCE, inferring, infers, modes
+from ..engine.modes import modes
 from ..engine.node import Hooked
-from ..engine.tensor import Size, Tensor
-from .again import call, made_again
-from .capture import Capture, Unkeyed
+from ..engine.tensor import Tensor
+from .capture import Unkeyed
 from .casting import casting
-from .hop import Constant, Listed, Outside, Record, State, hop
+from .ending import ANOTHER_PATH, Ending
+from .hop import State, hop
+from .knowing import Knowing
 from .names import changed
-from .overlap import homes_of, overlapping
-from .phantom import IS_LEAF, TRACE, Phantom, plain, state_of, traced
-from .reverse import attach_reverse, can_repeat, has_hooks
-from .segment import Result, Same, Several, Step, Variant, tie
-from .settle import PLAIN, TRACED, Promise, Reach, Settling, Tags
+from .phantom import IS_LEAF, TRACE, Phantom, state_of, traced
+from .reverse import has_hooks
+from .segment import Result, Same, Several, Step
+from .settle import PLAIN, TRACED, Promise, Reach, Tags
 
 
 def _uncommon(op, args, kwargs) -> bool:
@@ -47,25 +45,11 @@ def is_traced(values) -> bool:
     return False
 
 
-#: reasons to end a segment that no replay without Python can follow
-ANOTHER_PATH = "another path"
-_HOST_READS = ("Python needs a value", ANOTHER_PATH)
-
 #: where a way back is told whether it can be walked twice
 _WAYS_BACK = {bw.grad: 4, bw.backward: 3}
 
 #: references to a list that nobody has but a trace and its state, seen through a name
 _OUR_OWN = 4
-
-#: arguments that are known by their value
-_VALUES = (bool, int, str, bytes, complex, type(None), type(Ellipsis), type)
-
-
-def is_plain(value) -> bool:
-    """Whether an argument is known by its value, and has no number in it that may change."""
-    if type(value) in (list, tuple, Size):
-        return all([isinstance(v, _VALUES) for v in value])
-    return isinstance(value, (*_VALUES, dtype))
 
 
 def _recast() -> None:
@@ -84,7 +68,7 @@ def _read() -> None:
 storage.readers.append(_read)
 
 
-class Tracer(Capture):
+class Tracer(Knowing, Ending):
     """What one call knows: where in the tree it is, and which tensors stand for what."""
 
     lazy = True  # tensors may be phantoms
@@ -246,169 +230,6 @@ class Tracer(Capture):
             self.flush(ANOTHER_PATH)  # and look again: this path may be known from here
             self._catch_up()
         return (self.capture(op, args, kwargs, key, numbers),)
-
-    # -- the path that was taken last time ---------------------------------------------------------
-
-    def _follows(self, step: Step, args, kwargs) -> bool:
-        """Whether a call is the one that was made here last time, by a glance at its arguments.
-
-        Native code has found that it is not quite: a tensor may stand for another.
-        """
-        expects = step.expects
-        if kwargs or step.names:
-            if tuple(kwargs) != step.names:
-                return False
-            args = (*args, *kwargs.values())
-        if expects is None or len(args) != len(expects) or modes.grad is not step.grad:
-            return False
-        values, outside = self.values, self.outside
-        numbers: list[float] = []
-        fresh: list[Tensor] = []
-        before = len(outside)
-        for a, e in zip(args, expects, strict=True):
-            kind = e.__class__
-            if kind is int:
-                if values[e] is not a:
-                    return False
-            elif kind is Outside:
-                if e.number < before + len(fresh):
-                    if (outside[e.number] if e.number < before else
-                            fresh[e.number - before]) is not a:
-                        return False
-                elif e.stands_for(a, (*outside, *fresh)) and a.node is e.node and (
-                        a.sig is e.sig or a.sig is e.plain):
-                    fresh.append(a)
-                else:
-                    return False
-            elif kind is Listed:
-                return False  # native code has looked at it
-            elif e is float:
-                if a.__class__ is not float:
-                    return False
-                numbers.append(a)
-            elif a is not e.value and (a.__class__ is not e.value.__class__ or a != e.value):
-                return False
-            elif a.__class__ is float:
-                numbers.append(a)  # it is part of the code, and of the list of numbers as well
-        for x in fresh:
-            if x.sig.tag is None:
-                x.sig = traced(x.sig)
-                self.tagged.append(x)
-            outside.append(x)
-        self.given = numbers
-        return True
-
-    def _expect(self, step: Step, op, args, kwargs) -> None:
-        """Remember a call that went this way; only plain arguments can be told at a glance."""
-        found: list = []
-        for a in (*args, *kwargs.values()):
-            one = self._expected(step, a)
-            if one is None:
-                found = []
-                break
-            found.append(one)
-        step.op, step.grad, step.names = op, modes.grad, tuple(kwargs)
-        step.expects = tuple(found) if found else None
-        step.record = None
-        if step.expects is not None and Record.possible(step, step.names):
-            step.record = Record(step, step.names)
-            step.record.lead_to(None if step.next is None else step.next.record)
-        self.step.lead_to(step if step.expects is not None else None)
-
-    def _expected(self, step: Step, a):
-        """What an argument is known by at a glance; None if that is not enough."""
-        if isinstance(a, Tensor):
-            code = self.known[id(a)]
-            return code if code >= 0 else Outside(-1 - code, a)
-        if type(a) is float:
-            return float if step.baked is None else Constant(a)
-        if is_plain(a):
-            return Constant(copy.copy(a))
-        if type(a) in (list, tuple) and not any([type(v) in (list, tuple) for v in a]):
-            parts = [self._expected(step, v) for v in a]
-            return None if None in parts else Listed(type(a), parts)
-        return None
-
-    def _catch_up(self) -> None:
-        """Fill in what is not looked at on the way that is expected."""
-        known = self.known
-        if len(known) == len(self.values) + len(self.outside):
-            return
-        if not known or self.caught > len(self.values):
-            self.caught = 0
-        for code in range(self.caught, len(self.values)):
-            known[id(self.values[code])] = code
-        self.caught = len(self.values)
-        for number in range(len(self.seen), len(self.outside)):
-            x = self.outside[number]
-            known[id(x)] = -1 - number
-            self.seen.append((x.sig, x.node))
-            self.memory.setdefault(id(x.mem), number)
-
-    # -- keys ------------------------------------------------------------------------------------
-
-    def _key(self, op, args, kwargs, numbers: list) -> tuple:
-        known = self.known
-        parts: list = [op, modes.grad]
-        for a in args:
-            code = known.get(id(a))
-            if code is not None and code >= 0:
-                parts.append(code)
-            else:
-                parts.append(self._part(a, numbers))
-        for name in kwargs:
-            parts.append(name)
-            parts.append(self._part(kwargs[name], numbers))
-        return tuple(parts)
-
-    def _part(self, a, numbers: list):
-        """What an argument is known by."""
-        if isinstance(a, Tensor):
-            return self._tensor(a)
-        kind = type(a)
-        if kind is float:
-            numbers.append(a)
-            return float
-        if kind is list or kind is tuple or kind is Size:
-            return (kind, *[self._part(v, numbers) for v in a])
-        if kind is slice:
-            return (slice, self._part(a.start, numbers), self._part(a.stop, numbers),
-                    self._part(a.step, numbers))
-        if isinstance(a, _VALUES):
-            return kind, a
-        if kind.__module__.startswith(("flambeau", "torch")) and kind.__hash__ is not None and (
-                not callable(a)):
-            return a
-        raise Unkeyed(f"an argument of type {kind.__name__}")
-
-    def _tensor(self, x: Tensor):
-        code = self.known.get(id(x))
-        if code is not None:
-            if code >= 0:
-                return code
-            sig, node = self.seen[-1 - code]
-            if x.sig is sig and x.node is node:
-                return code
-            del self.known[id(x)]  # it is not what it was
-        if x.__class__ is Phantom:
-            raise Unkeyed("a tensor of another trace")
-        if x.__class__ is not Tensor and x.sig.tag is not None and plain(x.sig) is x.sig:
-            raise Unkeyed(f"a {type(x).__name__}")
-        return self._from_outside(x)
-
-    def _from_outside(self, x: Tensor):
-        number = len(self.outside)
-        if x.sig.tag is None:
-            x.sig = traced(x.sig)
-            self.tagged.append(x)
-        self.outside.append(x)
-        self.known[id(x)] = -1 - number
-        self.seen.append((x.sig, x.node))
-        first = self.memory.setdefault(id(x.mem), number)
-        part: tuple = (x.sig, state_of(x))
-        if first != number:  # by two names: how they lie to each other is part of the path
-            part = (*part, first, x.ptr - self.outside[first].ptr)
-        return part
 
     # -- a known path ----------------------------------------------------------------------------
 
@@ -602,146 +423,7 @@ class Tracer(Capture):
             for v in value.values():
                 self.trace_on(v)
 
-    # -- the end of a segment --------------------------------------------------------------------
-
-    def flush(self, reason) -> None:
-        """Make every phantom real, and start a new segment; what runs by itself is a reason."""
-        state = self.state
-        step = state.at[0]
-        if step is self.root and not self.values:
-            if self.recorder is not None:  # an op was recorded in vain: its memory is real now
-                self.restore_boundaries()
-            if self.outside or self.recorder is not None:  # met by a call that is no part of it
-                self._segment(self.root)
-            return
-        state.paused, state.words[0] = True, 0
-        try:
-            if self.recorder is not None:
-                if self.script is not None:
-                    self.script.refuse("a path is new")
-                self.end_capture(step)
-            elif not self._settled(step):
-                self._run(step)
-        finally:
-            state.paused = False
-            if step.after is None:
-                step.after = Step()
-            if self.script is not None:
-                self.script.met += self.outside
-                if reason in _HOST_READS:
-                    self.script.refuse(reason)
-            if step not in self.report.ends:
-                self.report.flushed(step, reason if isinstance(reason, str) else
-                                    getattr(reason, "__name__", "a call") + " runs by itself")
-            self._segment(step.after)
-
-    def live(self) -> tuple[int, ...]:
-        """Phantoms that somebody besides this trace holds."""
-        values = self.values
-        return tuple([k for k in range(len(values)) if getrefcount(values[k]) > 2])
-
-    def _run(self, step: Step) -> None:
-        if not (step.proven or self.numbers == step.learnt):
-            # Whether the code depends on these numbers otherwise than by reading them is seen when
-            # they differ for the first time.
-            if self.script is not None:
-                self.script.learns(self, step)
-            (self._call_by_call if step.hopeless else self.learn_again)(step)
-            return
-        live = self.live()
-        found = step.programs.get(live)
-        if found is None:
-            found = step.programs[live] = step.build(live, self.report)
-        if found.eagerly:
-            if self.script is not None:
-                self.script.learns(self, step)
-            (self._call_by_call if step.hopeless else self.learn_again)(step)
-            return
-        if self.report.twice and found.wanting and not can_repeat(step):
-            if self.script is not None:
-                self.script.ran(self, step, None)
-            self._call_by_call(step)
-            return
-        if self.script is not None:
-            self.script.ran(self, step, found)
-        if not self._lies_as_learnt(found):
-            if self.script is not None:
-                self.script.refuse(ANOTHER_PATH)  # memory that changes has other names
-            self._call_by_call(step)
-            return
-        back = None
-        if self.verify:
-            from .verify import check  # which is rarely asked for
-
-            back = check(self, step, found)
-        outside, program = self.outside, found.program
-        made = program.run([x.ptr for x in outside[:program.outside]], self.numbers)
-        for k in found.written:
-            outside[k].mem.version += 1
-        if infers():
-            for mem in made:
-                mem.version = INFERENCE
-        memory = dict(zip(program.results, made, strict=True))
-        for k, result in found.live:
-            x = self.values[k]
-            x.__class__ = Tensor
-            x.node = None
-            (kind, number), offset = result.place.root, result.place.offset
-            if kind == "buffer":
-                x.mem = mem = memory[number]
-                x.ptr = mem.address + offset
-            else:
-                x.mem, x.ptr = outside[number].mem, outside[number].ptr + offset
-            self.tagged.append(x)
-        if found.wanting:
-            attach_reverse(self, step, found, made)
-        if found.bases:
-            tie(found.bases, self.values, outside)
-        step.settling = found, Settling(found, len(self.values), step.reverse)
-        if back is not None:
-            back.compare(self)
-
-    def _settled(self, step: Step) -> bool:
-        """Whether the segment has ended as it did last time."""
-        if step.settling is None or self.script is not None or self.verify or self.report.twice or (
-                not step.proven and self.numbers != step.learnt):
-            return False
-        found, settling = step.settling
-        if (inferring and infers()) or (found.written and not self._lies_as_learnt(found)):
-            return False
-        made = settling.run(self.state.address, self.numbers)
-        if made is None:
-            return False
-        for k in found.written:
-            self.outside[k].mem.version += 1
-        if found.wanting and step.reverse.parts:
-            attach_reverse(self, step, found, made)
-        if found.bases:
-            tie(found.bases, self.values, self.outside)
-        return True
-
-    def _lies_as_learnt(self, found: Variant) -> bool:
-        """Whether memory that a program changes is known under the same names."""
-        if not found.written:
-            return True
-        owners = {id(x.mem) for x in self.outside}
-        if len(owners) == len(self.outside):
-            return not found.shares
-        return overlapping(homes_of(self.outside), found.written) == found.shares
-
-    def _call_by_call(self, step: Step) -> None:
-        """Run the calls of a path one by one: no program can stand for them."""
-        self.become_all(dict(enumerate(self.twins_of(step))))
-
-    def twins_of(self, step: Step) -> list[Tensor]:
-        """What the values of a path are, computed call by call."""
-        twins: list[Tensor] = []
-        self._untag()
-        try:
-            made_again(step, self.outside, self.numbers, twins, call, twins.extend)
-        finally:
-            self._retag()
-        return twins
+    # -- the end -----------------------------------------------------------------------------------
 
     def close(self, finished: bool = True) -> None:
         """The end of the call: nothing is traced any more."""

@@ -196,7 +196,8 @@ _REAL, _SEQUENCES, _DEEPEST = {float, int, bool}, (list, tuple), 128
 
 def from_lists(data, dtype: dt.dtype | None):
     """A tensor of nested lists or tuples of Python numbers; None if they are anything else."""
-    first, shape, deep = data, (len(data),), 0
+    first, deep = data, 0
+    shape: tuple[int, ...] = (len(data),)
     while first and type(first) in _SEQUENCES:
         first, deep = first[0], deep + 1
         if deep > _DEEPEST:  # perhaps a list that is its own element
@@ -213,9 +214,9 @@ def from_lists(data, dtype: dt.dtype | None):
         dtype, code = dt.bool_, "b"
     else:
         dtype = dtype or (dt.default_float() if float in kinds else dt.int64)
-        code = _CODES.get(dtype)
-        if code is None:
+        if dtype not in _CODES:
             return None
+        code = _CODES[dtype]
     try:
         numbers = array(code, data)
     except (OverflowError, TypeError):

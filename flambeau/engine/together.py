@@ -170,7 +170,7 @@ class Update:
 
     def _repeating(self, options: dict, numbers: Callable, run: Callable) -> Callable[[dict], bool]:
         """Steps with these options, whose numbers are a function of the count."""
-        picked = operator.itemgetter(*self._options)
+        picked = operator.itemgetter(*self._options or ())
         values, elements = picked(options), self.elements
         old, new, gather, address = self._old, self._new, self._gather, self._address
         table, busy = self._table_address, self._busy

@@ -11,6 +11,6 @@ PAIR = 2
 ROW = 4
 #: words of a row about a tensor that is handed out: signature, node, which memory, bytes further
 KEPT = 4
-#: answers: nothing was done because a tensor is another, or a gradient is held by somebody; EMPTY of
-#: settle_words is one too
+#: answers: nothing was done because a tensor is another, or a gradient is held by somebody; another
+#: is EMPTY of settle_words
 CHANGED, HELD = 1, 3
