@@ -255,18 +255,19 @@ def isnan(e: Expr) -> Expr:
 def maximum(a, b) -> Expr:
     """The larger; NaN if either is."""
     a, b = lift(a, b)
-    keep = (a >= b) if a.dtype.kind != "f" else (a >= b) | (a != a)
-    return where(keep, a, b)
+    return _unless_nan(b, where(b > a, b, a))
 
 
 def minimum(a, b) -> Expr:
     """The smaller; NaN if either is."""
     a, b = lift(a, b)
-    keep = (a <= b) if a.dtype.kind != "f" else (a <= b) | (a != a)
-    return where(keep, a, b)
+    return _unless_nan(b, where(b < a, b, a))
 
 
-# -- walking ---------------------------------------------------------------------------------
+def _unless_nan(b: Expr, chosen: Expr) -> Expr:
+    """One of two numbers, or b where that is NaN; a comparison that chose has kept the other."""
+    # CPUs choose in one instruction if the comparison is strict and what it keeps is a.
+    return chosen if b.dtype.kind != "f" else where(b != b, b, chosen)
 
 
 def rebuild(e: Expr, args) -> Expr:
