@@ -15,6 +15,7 @@ from . import (
     convolve,
     entropy,
     fetch,
+    inplace,
     layer,
     number_first,
     ordered,
@@ -58,7 +59,7 @@ def plug(op: Op) -> None:
         op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
-    for family in (number_first, convolve, pooling, ordered, added, fetch, entropy, layer):
+    for family in (number_first, convolve, pooling, ordered, added, fetch, entropy, layer, inplace):
         if op.name in family.FRONTS:
             op.run = family.FRONTS[op.name](op, op.run)
 

@@ -57,7 +57,7 @@ def alias(out: Tensor) -> Tensor:
 
 def plug_pointwise(op: Pointwise) -> None:
     """Give a pointwise op its front: native for one or two operands, with Python behind it."""
-    op.plans, op.kin_plans, op.quick = new_table(), {}, new_table()
+    op.plans, op.kin_plans, op.quick, op.alike = new_table(), {}, new_table(), new_table()
     op.engine = engine
     op.run = op.method_form = front = python_front(op)
     arity = len(op.operands)
@@ -237,7 +237,31 @@ def same_place(op, args) -> None:
 
 
 def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
-    """An op with attributes or more operands: the plan is keyed by everything."""
+    """An op with attributes or more operands: what was run before on alike arguments, or a plan."""
+    alike = None
+    if not (tracers or op.baked_values) and PLAIN.issuperset(map(type, args)):
+        alike = (*[a.sig if isinstance(a, Tensor) else type(a) for a in args],
+                 *[(name, float) if type(v) is float else (name, type(v), v)
+                   for name, v in attributes.items()])
+        try:
+            quick = op.alike.get(alike)
+        except TypeError:  # an attribute that is a list, or the like
+            quick = alike = None
+        if quick is not None:
+            sig, run, last, back, tensors, numbers, names, _ = quick
+            out = empty(sig)
+            run(out.ptr, *[args[i].ptr for i in tensors], *[args[i] for i in numbers],
+                *[attributes.get(name, default) for name, default in names], last)
+            for i in tensors:
+                if args[i].node is not None:
+                    record_pointwise(op, out, back, args, attributes)
+                    break
+            return out
+    return _planned_call(op, args, attributes, alike)
+
+
+def _planned_call(op: Pointwise, args: tuple, attributes: dict, alike: tuple | None):
+    """The same by a plan that is keyed by everything; others like it need not ask as much."""
     found = intercepted(op, args, attributes)
     if found is not None:
         return found[0]
@@ -251,15 +275,27 @@ def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
         if unknown:
             raise TypeError(f"{op.name}() got an unexpected keyword argument '{unknown.pop()}'")
         if not any(isinstance(a, Tensor) for a in args):
-            return pointwise_call(op, from_numbers(op, args), attributes)
+            return _planned_call(op, from_numbers(op, args), attributes, None)
         same_place(op, args)
         operands = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
         if op.check is not None:
             op.check(operands, attributes)
         plan = op.plans[key] = pw.plan(op, operands, keyed)
+    if alike is not None and all([type(v) in _ASKED for v in attributes.values()]) and not any(
+            [type(a) is complex for a in args]):
+        tensors = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        op.alike[alike] = (
+            plan[0], plan[2], plan[3], plan[4], tensors,
+            [i for i in range(len(args)) if i not in tensors],
+            [(name, op.defaults.get(name)) for name, kind in keyed if not isinstance(kind, tuple)],
+            plan)
     return execute_pointwise(op, args, plan, dict(zip(
         [name for name, kind in keyed if not isinstance(kind, tuple)], numbers, strict=True)),
         attributes)
+
+
+#: attributes that are plain, and hashed by what they are
+_ASKED = frozenset((float, int, bool, str, type(None)))
 
 
 def execute_pointwise(op, args, plan, numbers: dict, attributes: dict | None = None):
@@ -375,16 +411,25 @@ def check_writable(x: Tensor, name: str) -> None:
                            "clone().")
 
 
-_HERE = __file__.rpartition("engine")[0]
+class _Ours(dict):
+    """Whether a file of code is one of the library's, or text that it generated."""
+
+    def __missing__(self, name: str) -> bool:
+        found = self[name] = name.startswith(__file__.rpartition("engine")[0]) or name[:1] == "<"
+        return found
+
+
+_ours = _Ours()
 
 
 def changed(x: Tensor) -> None:
     """Count a change of a tensor's bytes, and remember the line that made it."""
     mem = x.mem
     mem.version += 1
-    frame = sys._getframe(1)
-    while frame.f_back is not None and (frame.f_code.co_filename.startswith(_HERE)
-                                        or frame.f_code.co_filename[:1] == "<"):
+    frame, ours = sys._getframe(1), _ours
+    while ours[frame.f_code.co_filename]:
+        if frame.f_back is None:
+            break
         frame = frame.f_back
     mem.changed = (frame.f_code, frame.f_lineno)
 

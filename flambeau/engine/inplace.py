@@ -281,6 +281,9 @@ def copy_into(target: Tensor, source: Tensor) -> None:
 
 def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     """Copy another tensor's elements into x."""
+    if _copy_plainly(x, source):
+        changed(x)
+        return x
     check_writable(x, "copy_")
     if not isinstance(source, Tensor):
         source = engine.tensor(source)
@@ -305,21 +308,29 @@ def replace_values(tensors, values) -> None:
     """
     line = None
     for x, new in zip(tensors, values, strict=True):
-        sig = x.sig
-        plan = engine.identity.kin_plans.get(("into", sig.kin, sig.kin, ())) if (
-            sig is new.sig and sig.kin is not None) else None
-        if (plan is None or x.node is not None or new.node is not None or tracers
-                or type(x) is not Tensor or Tensor not in PLAIN or x.mem.version < 0
-                or x.mem is new.mem or hasattr(x, "base")):
+        if not _copy_plainly(x, new):
             copy_(x, new)
-            continue
-        plan[2](x.ptr, new.ptr, sig.numel)
-        if line is None:
+        elif line is None:
             changed(x)
             line = x.mem.changed
         else:
             x.mem.version += 1
             x.mem.changed = line
+
+
+def _copy_plainly(x: Tensor, source) -> bool:
+    """Copy a tensor of the same signature, if that was done before, neither is part of a graph and
+    nobody has to be asked."""
+    if (type(x) is not Tensor or type(source) is not Tensor or x.sig is not source.sig
+            or x.node is not None or source.node is not None or x.mem is source.mem
+            or x.mem.version < 0 or tracers or Tensor not in PLAIN or hasattr(x, "base")):
+        return False
+    sig = x.sig
+    plan = engine.identity.kin_plans.get(("into", sig.kin, sig.kin, ()))
+    if plan is None or sig.kin is None:
+        return False
+    plan[2](x.ptr, source.ptr, sig.numel)
+    return True
 
 
 class CopyBack:
@@ -390,3 +401,21 @@ def resized(x: Tensor, shape) -> None:
 
 engine.pointwise_in_place = pointwise_inplace
 engine.replace_values = replace_values
+
+
+# -- fills -----------------------------------------------------------------------------------------
+
+
+def _fill_front(op, otherwise):
+    """fill_ and zero_, with one lookup where one value was put into such a tensor before."""
+    def front(x, *value, **named):
+        if not named and len(value) < 2 and Tensor in PLAIN and _quickly(
+                engine.fill_op, x, value or (0,)):
+            return x
+        return otherwise(x, *value, **named)
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+FRONTS = {"fill_method": _fill_front, "zero_": _fill_front}

@@ -148,8 +148,9 @@ class Pointwise(Op):
         return value in self.baked_values
 
     def __call__(self, *args, **kwargs):
-        if any(isinstance(a, Expr) for a in args):
-            return self.node(*args, **kwargs)
+        for a in args:
+            if isinstance(a, Expr):
+                return self.node(*args, **kwargs)
         return self.run(*args, **kwargs)
 
     def node(self, *args, **attributes) -> Expr:
