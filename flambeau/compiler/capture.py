@@ -7,7 +7,7 @@ from sys import getrefcount
 from typing import Any
 from weakref import getweakrefcount
 
-from ..engine import eager, subclass
+from ..engine import subclass
 from ..engine.modes import modes
 from ..engine.node import next_sequence
 from ..engine.tensor import LEAF, Size, Tensor
@@ -353,7 +353,6 @@ class Capture:
         """What was computed on the way becomes what phantoms are."""
         live = self.live()
         self._untag()
-        self.chain.keep = [list(table.values()) for table in eager.tables()]
         nodes = self.nodes
         self._swap_nodes(nodes)
         try:
@@ -364,6 +363,9 @@ class Capture:
         finally:
             self._swap_nodes(nodes)
             self._retag()
+            self.chain.keep = self.recorder.plans()
+            if step.reverse is not None:
+                step.reverse.keep(self.chain.keep)
         self.become_all(self.twins)
         self.restore_boundaries()
         self.twins.clear()

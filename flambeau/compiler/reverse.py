@@ -45,6 +45,11 @@ class Reverse:
             self.gone[node, number] = new_node(Consumed(), (), (), (node.sigs[number],))
         return self.gone[node, number]
 
+    def keep(self, plans: list) -> None:
+        """Hold plans as long as there is a way back that may run what they have planned."""
+        for part in self.parts:
+            part.keep = plans
+
     def serves(self, wanting) -> bool:
         return {*wanting} <= {*self.outputs} | self.consumed
 
@@ -71,13 +76,14 @@ class Part:
         self.read: list[int] = []                   # tensors from outside that are read
         self.steps: list = []
         self.memory: tuple = ()                     # buffers, constants, first contents, results
+        self.keep: list = []                        # plans whose addresses its launches know
 
     @cached_property
     def program(self) -> Program:
         """What the step runs; made when somebody goes back."""
         buffers, constants, filled, ends = self.memory
         launches = finished(fused(self.steps, ends), ends)
-        return Program(launches, buffers, constants, filled, sorted(ends), [])
+        return Program(launches, buffers, constants, filled, sorted(ends), self.keep)
 
 
 class Boundary:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -19,9 +20,11 @@ from ..core.kernel import Kernel
 from ..devices.cpu.bridge import Watch
 from ..devices.cpu.compile import ADDRESSES, KERNELS
 from ..devices.cpu.memory import pool_of, return_pages
+from ..devices.cpu.remember import TABLES
 from ..engine import storage
 from ..engine.access import extremes_code
 from ..engine.node import fronts
+from ..engine.tensor import forget_plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,18 @@ class _NoTensor:
     """What native fronts take for the type of tensors while Python shall decide everything."""
 
 
+#: those that may be listening
+_recorders: weakref.WeakSet = weakref.WeakSet()
+
+
+def _hold_plans() -> None:
+    for recorder in list(_recorders):
+        recorder.hold()
+
+
+forget_plans.insert(0, _hold_plans)  # before they are gone
+
+
 class Recorder:
     """Listens to one op at a time; knows all memory of the segment so far."""
 
@@ -176,6 +191,19 @@ class Recorder:
         self._taken: set[int] = set()           # ids of storages
         self._type = fronts.word("tensor").value
         self.thread = threading.get_ident()
+        self._forgotten: list = []
+        _recorders.add(self)
+
+    def plans(self) -> list:
+        """All plans that what was recorded may have run: launches know addresses of what they hold.
+
+        Those that were forgotten in the meantime are among them.
+        """
+        return [*self._forgotten, *(list(table.values()) for table in TABLES)]
+
+    def hold(self) -> None:
+        """Plans are about to be forgotten."""
+        self._forgotten = self.plans()
 
     # -- memory --------------------------------------------------------------------------------
 

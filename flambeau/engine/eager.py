@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from ..core import dtype as dt
+from ..devices.cpu.remember import TABLES, new_table
 from ..ops.declare import Pointwise, engine
 from . import number_first
 from . import pointwise as pw
@@ -21,27 +22,12 @@ from .tensor import LEAF, Signature, Tensor, base_of, empty, forget_plans, make
 
 NUMBERS = pw.NUMBERS
 
-#: every table of plans, to be forgotten together
-_tables: list[dict] = []
-
-
 def _forget_all() -> None:
-    for table in _tables:
+    for table in TABLES:
         table.clear()
 
 
 forget_plans.append(_forget_all)
-
-
-def new_table() -> dict:
-    table: dict = {}
-    _tables.append(table)
-    return table
-
-
-def tables() -> list[dict]:
-    """Every table of plans."""
-    return _tables
 
 
 compile_front = pw.compile_text

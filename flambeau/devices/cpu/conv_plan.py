@@ -7,7 +7,6 @@ also the gradient of its data; a `Weight` computes its weights from data and res
 from __future__ import annotations
 
 from array import array
-from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from .assembly.conv_words import (
 )
 from .assembly.tile_sizes import BLOCK, CHUNK, DEPTH, ROWS, tile_of
 from .foundry import machine_code
+from .remember import remembered
 
 #: dtype name -> element of generated code
 ELEMENTS = {"float32": "float", "float64": "double"}
@@ -238,7 +238,7 @@ def solid(values, n: int, fill: int) -> tuple[int, ...]:
     return (*values[:2], *whole(values[2:], n, fill))
 
 
-@lru_cache(1024)
+@remembered
 def result_plan(element, itemsize, shape, strides, kernel, rows, options, groups, outs,
                 out_strides, biased, transposed) -> Plan:
     """The plan of a convolution of a source, or with `transposed` of its transpose.
@@ -260,7 +260,7 @@ def result_plan(element, itemsize, shape, strides, kernel, rows, options, groups
                    out_strides, biased)
 
 
-@lru_cache(1024)
+@remembered
 def weight_plan(element, itemsize, shape, strides, kernel, rows, options, groups, outs) -> Plan:
     """The plan of weights, from data and a contiguous result of so many `rows` in a group."""
     n = len(kernel)
@@ -299,7 +299,7 @@ def weight_plan(element, itemsize, shape, strides, kernel, rows, options, groups
     return Plan(run, [*source.words, *words], [koff], total + 64, itemsize, work >> 4)
 
 
-@lru_cache(1024)
+@remembered
 def sums_plan(element, itemsize, shape) -> Plan:
     """The plan of sums over all but the second dimension of a contiguous array."""
     samples, rows, *sizes = shape

@@ -7,7 +7,6 @@ window, whether inside the plane or not.
 from __future__ import annotations
 
 from array import array
-from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from ...core import spatial as sp
 from .assembly.conv_words import address_of, table
 from .assembly.pool_words import POOL
 from .foundry import machine_code
+from .remember import remembered
 
 #: dtype name -> element of generated code
 ELEMENTS = {"float32": "float", "float64": "double"}
@@ -121,18 +121,18 @@ def fits(dtype_name: str, sizes) -> bool:
     return dtype_name in ELEMENTS and 0 < prod(sizes) < _LARGEST
 
 
-@lru_cache(256)
+@remembered
 def max_plan(dtype_name, planes, sizes, outs, kernel, stride, padding, dilation) -> Plan:
     axes = tuple(axis(*v) for v in zip(sizes, outs, kernel, stride, padding, dilation, strict=True))
     return Plan(ELEMENTS[dtype_name], planes, axes, 0)
 
 
-@lru_cache(256)
+@remembered
 def adaptive_plan(dtype_name, planes, sizes, outs) -> Plan:
     return Plan(ELEMENTS[dtype_name], planes, tuple(map(adaptive_axis, sizes, outs)), 0)
 
 
-@lru_cache(256)
+@remembered
 def mean_plan(dtype_name, planes, sizes, kernel, stride, padding, ceil_mode, with_padding,
               divisor) -> Plan:
     axes = tuple(axis(size, sp.pooled(size, k, s, p, 1, ceil_mode), k, s, p, 1, with_padding)
@@ -151,7 +151,7 @@ class Places(NamedTuple):
         self.functions[f"planes_{name}"](out, source, places, address_of(self.words), self.work)
 
 
-@lru_cache(256)
+@remembered
 def places_plan(dtype_name: str, planes: int, volume: int, count: int) -> Places:
     """The plan of planes of `volume` elements, of which `count` are named by place."""
     functions = machine_code("planes", ("planes_scatter", "planes_gather"), ELEMENTS[dtype_name])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 
 from ...core.lazily import np
@@ -11,6 +10,7 @@ from .assembly.resample_words import RESAMPLE, SAME, TABLES, TWICE
 from .assembly.tile_sizes import width_of
 from .foundry import machine_code
 from .interpolation import Table, table_of, turned_table_of
+from .remember import remembered
 
 #: dtype name -> element of generated code
 ELEMENTS = {"float32": "float", "float64": "double"}
@@ -67,7 +67,7 @@ def _kind(across: Table) -> int:
     return TWICE if doubled else TABLES
 
 
-@lru_cache(256)
+@remembered
 def resample_plan(dtype_name, planes, sizes, outs, mode, align_corners, scales, back) -> Plan:
     """From `sizes` to `outs`, or with `back` the transpose, from `outs` to `sizes`."""
     kind = np.float64 if dtype_name == "float64" else np.float32

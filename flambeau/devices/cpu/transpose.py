@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 
 from ..switches import switch
 from .assembly.conv_words import address_of, table
 from .assembly.transpose_words import BLOCK, TURN
 from .foundry import machine_code
+from .remember import remembered
 
 NAME = "transposed_copy"
 #: bytes of an element -> its type in generated code, and elements on a side of a square
@@ -38,7 +38,7 @@ class Turn:
         self.run = machine_code("transpose", (NAME,), *_SQUARES[itemsize])[NAME]
 
 
-@lru_cache(1024)
+@remembered
 def turn_of(sizes, out, source, itemsize: int) -> Turn | None:
     """The plan of a copy over loops with strides in elements, or None where loops suffice.
 
