@@ -266,7 +266,9 @@ class _Same:
 
 def _packed(kept: tuple) -> tuple:
     pack, unpack = modes.pack[-1]
-    return tuple(Packed(pack(t), unpack, edge_of(t)) if isinstance(t, Tensor) else t for t in kept)
+    # detached: hooks look at values (t.numpy(), t.tolist()), and the place in the graph is ours
+    return tuple(Packed(pack(t.detach()), unpack, edge_of(t)) if isinstance(t, Tensor) else t
+                 for t in kept)
 
 
 def kept_values(node: Node) -> tuple:
