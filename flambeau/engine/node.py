@@ -32,7 +32,8 @@ class Node:
     extra: Any  # None, or a dict: hooks, attributes and whatever else few steps have
 
     def name(self) -> str:
-        return self.back.name()
+        found = self.back.name()
+        return found if isinstance(found, str) else found(self)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"

@@ -50,7 +50,7 @@ def add(x, y, *, alpha=1):
     return x + alpha * y
 
 
-@pointwise(SAME, check=_check_sub)
+@pointwise(SAME, check=_check_sub, backward={"nt": "RsubBackward1"})
 def sub(x, y, *, alpha=1):
     """x - alpha * y"""
     return x - alpha * y
@@ -174,7 +174,7 @@ def _c_name(d: dt.dtype) -> str:
     return {"float32": "float", "float64": "double", "int64": "long int"}.get(d.name, d.name)
 
 
-@pointwise(SAME, check=_same_dtypes)
+@pointwise(SAME, check=_same_dtypes, backward={"ttt": "LerpBackward1"})
 def lerp(x, end, weight):
     """x + weight * (end - x), computed from the nearer end"""
     move = end - x
@@ -239,7 +239,8 @@ _EASY_POWERS = {
 }
 
 
-@pointwise(SAME, bake=_Exponents(), check=_check_pow)
+@pointwise(SAME, bake=_Exponents(), check=_check_pow,
+           backward={"tt": "PowBackward1", "nt": "PowBackward2"})
 def pow(x, exponent):
     """x raised to `exponent`, elementwise"""
     if x.dtype.kind in "biu":

@@ -23,7 +23,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     return registry["sum"](parts[0] * parts[1], dim)
 
 
-@composite(where="nn.functional")
+@composite(where="nn.functional", backward="NormBackward1")
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of x1 - x2 + eps along the last dimension."""
     apart = x1 - x2 + eps
