@@ -131,6 +131,18 @@ def test_losses_of_elements(name):
     check_gradient(lambda v: loss(v, torch.tensor(y)), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.long, torch.bool, torch.uint8])
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss", "huber_loss"])
+def test_targets_may_be_whole_numbers(name, dtype):
+    x = torch.tensor([0.2, 0.7], requires_grad=True)
+    target = torch.tensor([0, 1])
+    getattr(F, name)(x, target.to(dtype)).backward()
+    (expected,) = torch.autograd.grad(getattr(F, name)(x, target.float()), x)
+    assert x.grad.tolist() == expected.tolist()
+    with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
+        getattr(F, name)(target, target)
+
+
 def test_logits_far_from_zero_keep_their_loss():
     x = torch.tensor([1e4, -1e4], requires_grad=True)
     loss = F.binary_cross_entropy_with_logits(x, torch.tensor([0.0, 0.0]), reduction="sum")

@@ -12,7 +12,7 @@ from .arithmetic import exp, log
 from .declare import FLOAT, REAL, SAME, composite, engine, pointwise, registry
 from .exponential import log1p
 from .loss_reduction import reduced, reduction_of
-from .refusal import accepts
+from .refusal import accepts, some_accepted
 
 _HIDDEN = {"method": False, "function_form": False, "inplace": False}
 
@@ -38,7 +38,7 @@ def _weighed(name: str, losses, weight, input, reduction: str):
 # -- distances -------------------------------------------------------------------------------------
 
 
-@pointwise(SAME, backward="MseLossBackward0", check=accepts("mse_cpu", "f"),
+@pointwise(SAME, backward="MseLossBackward0", check=some_accepted("mse_cpu", "f"),
            said="mse_loss", **_HIDDEN)
 def squared_error(x, y):
     """(x - y) squared"""
@@ -52,7 +52,7 @@ def absolute_error(x, y):
     return registry["abs"](x - y)
 
 
-@pointwise(SAME, backward="SmoothL1LossBackward0", check=accepts("smooth_l1_cpu", "f"),
+@pointwise(SAME, backward="SmoothL1LossBackward0", check=some_accepted("smooth_l1_cpu", "f"),
            said="smooth_l1_loss", **_HIDDEN)
 def smooth_error(x, y, *, beta):
     """Squared near zero, absolute from beta on."""
@@ -61,7 +61,7 @@ def smooth_error(x, y, *, beta):
     return e.where(size < beta, 0.5 * apart * apart / beta, size - 0.5 * beta)
 
 
-@pointwise(SAME, backward="HuberLossBackward0", check=accepts("huber_cpu", "f"),
+@pointwise(SAME, backward="HuberLossBackward0", check=some_accepted("huber_cpu", "f"),
            said="huber_loss", **_HIDDEN)
 def huber_error(x, y, *, delta):
     """Squared near zero, delta times absolute from delta on."""
