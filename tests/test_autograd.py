@@ -267,7 +267,7 @@ def test_saved_tensor_hooks():
 
     def pack(t):
         packed.append(t.shape)
-        return t.detach().numpy().copy()
+        return t.numpy().copy()  # what a hook is given is detached
 
     with graph.saved_tensors_hooks(pack, torch.from_numpy):
         y = (x * x).sum()
@@ -558,6 +558,12 @@ def test_gradcheck_finds_a_wrong_gradient():
     assert not torch.autograd.gradcheck(Wrong.apply, (x,), raise_exception=False)
     with pytest.raises(RuntimeError, match="Jacobian mismatch"):
         torch.autograd.gradcheck(Wrong.apply, (x,))
+
+
+def test_gradgradcheck_takes_the_random_numbers_that_pytorch_takes():
+    torch.manual_seed(0)
+    torch.autograd.gradgradcheck(torch.nn.functional.softplus, leaf(0.1, 0.2, 0.3))
+    assert torch.rand(1).item() == pytest.approx(0.4900934100151062)
 
 
 def test_variable_is_a_tensor():

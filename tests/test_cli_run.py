@@ -28,7 +28,7 @@ WAYS = [
     "cnn_zoo.py --model mobilenet", "cnn_zoo.py --model lenet", "cnn_zoo.py --model patches",
     "unet.py", "unet.py --bilinear --amp --checkpointing",
     "detection.py", "diffusion.py", "graphs.py", "llama.py", "policy_gradient.py", "translation.py",
-    "years_ago.py",
+    "years_ago.py", "physics.py", "self_supervised.py",
 ]
 
 

@@ -132,6 +132,20 @@ def test_samplers_of_batches():
     assert values(loader) == [[1, 3], [8]]
 
 
+class Shuffled(data.Sampler):
+    """Draws when iter() is called, not when the first index is asked for."""
+
+    def __iter__(self):
+        return iter([[i] for i in flambeau.randperm(6).tolist()])
+
+
+@pytest.mark.parametrize(("workers", "order"), [(0, [5, 0, 1, 3, 4, 2]), (1, [5, 4, 2, 1, 3, 0])])
+def test_samplers_draw_before_the_seed_of_workers_is_drawn(workers, order):
+    flambeau.manual_seed(5)
+    loader = data.DataLoader(range(6), batch_sampler=Shuffled(), num_workers=workers)
+    assert [batch.item() for batch in loader] == order  # as PyTorch orders them
+
+
 def test_shares_of_a_distributed_sampler_cover_the_data():
     shares = [list(data.DistributedSampler(range(10), 3, rank)) for rank in range(3)]
     assert {len(share) for share in shares} == {4}

@@ -131,6 +131,30 @@ def test_losses_of_elements(name):
     check_gradient(lambda v: loss(v, torch.tensor(y)), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.long, torch.bool, torch.uint8])
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss", "huber_loss"])
+def test_targets_may_be_whole_numbers(name, dtype):
+    x = torch.tensor([0.2, 0.7], requires_grad=True)
+    target = torch.tensor([0, 1])
+    getattr(F, name)(x, target.to(dtype)).backward()
+    (expected,) = torch.autograd.grad(getattr(F, name)(x, target.float()), x)
+    assert x.grad.tolist() == expected.tolist()
+    with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
+        getattr(F, name)(target, target)
+
+
+def test_whole_numbers_are_promoted_where_something_is_a_float():
+    x, whole = torch.tensor([1.5, 2.0]), torch.tensor([1, 3])
+    for function in (torch.hypot, torch.logaddexp, torch.logaddexp2, F.cosine_similarity):
+        for y in (whole, whole > 1):
+            if function is F.cosine_similarity:
+                found, expected = function(x[None], y[None]), function(x[None], y.float()[None])
+            else:
+                found, expected = function(y, x), function(y.float(), x)
+            assert found.dtype is torch.float32 and found.equal(expected)
+    assert torch.addcmul(x, x, whole > 1).tolist() == [1.5, 4.0]
+
+
 def test_logits_far_from_zero_keep_their_loss():
     x = torch.tensor([1e4, -1e4], requires_grad=True)
     loss = F.binary_cross_entropy_with_logits(x, torch.tensor([0.0, 0.0]), reduction="sum")

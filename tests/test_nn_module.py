@@ -597,3 +597,13 @@ def test_a_full_backward_hook_before_an_op_in_place():
     net[0].register_full_backward_hook(lambda _, into, out: seen.append(out[0].shape))
     net(flambeau.ones(4, 3)).sum().backward()
     assert seen == [(4, 2)] and net[0].weight.grad is not None
+
+
+def test_what_cannot_be_assigned_is_said_in_torchs_words():
+    layer = nn.Linear(1, 1)
+    with pytest.raises(TypeError, match=r"cannot assign 'torch.FloatTensor' as parameter 'weight' "
+                                        r"\(torch.nn.Parameter or None expected\)"):
+        layer.weight = flambeau.ones(1)
+    with pytest.raises(TypeError, match=r"cannot assign 'int' object to buffer 'b' "
+                                        r"\(torch.nn.Buffer, torch.Tensor or None required\)"):
+        layer.register_buffer("b", 3)

@@ -1,7 +1,10 @@
 """Printed tensors, written out."""
 
+import pickle
+
 import numpy as np
 
+import flambeau as torch
 from flambeau.core.printing import PrintOptions, changed_options, format_values, tensor_text
 
 
@@ -80,3 +83,15 @@ def test_options_follow_profiles():
     options = changed_options(PrintOptions(sci_mode=True), profile="short", linewidth=40)
     assert options == PrintOptions(precision=2, edgeitems=2, linewidth=40)
     assert text([0.125], options=options) == "tensor([0.12])"
+
+
+def test_types_that_programs_print_are_called_as_in_torch():
+    """And yet they are pickled without torch: by functions of this library."""
+    found = [torch.Size([1, 2]), torch.float16, torch.device("cpu"),
+             torch.nn.Parameter(torch.ones(1))]
+    assert [str(type(value)) for value in found] == [
+        "<class 'torch.Size'>", "<class 'torch.dtype'>", "<class 'torch.device'>",
+        "<class 'torch.nn.parameter.Parameter'>"]
+    for value in found:
+        again = pickle.loads(pickle.dumps(value))
+        assert type(again) is type(value) and again == value

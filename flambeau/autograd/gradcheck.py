@@ -131,7 +131,7 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     if grad_outputs is None:
         outputs = _outputs(func, inputs)
-        grad_outputs = tuple(flambeau.randn_like(o.detach()).requires_grad_() for o in outputs)
+        grad_outputs = tuple(_weights_like(o.detach()).requires_grad_() for o in outputs)
     elif isinstance(grad_outputs, Tensor):
         grad_outputs = (grad_outputs,)
     count = len(inputs)
@@ -150,3 +150,11 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=
 
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+def _weights_like(x):
+    """Numbers in [-1, 1), drawn as torch.testing.make_tensor draws them."""
+    weights = flambeau.empty_like(x)
+    parts = flambeau.view_as_real(weights) if x.is_complex() else weights
+    parts.uniform_(-1, 1)
+    return weights

@@ -14,6 +14,7 @@ class device:
     """
 
     __slots__ = ("index", "type")
+    __module__ = "torch"
 
     type: str
     index: int | None
@@ -50,7 +51,7 @@ class device:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
     def __reduce__(self):
-        return (device, (str(self),))
+        return (device_of, (str(self),))
 
     def __enter__(self):
         _stack.append(_Default.value)
@@ -62,6 +63,11 @@ class device:
 
 
 CPU, META = device("cpu"), device("meta")
+
+
+def device_of(text: str) -> device:
+    """A device again, where it was sent or saved."""
+    return device(text)
 
 
 class _Default:

@@ -15,6 +15,7 @@ class dtype:
     """What one element is: its kind (bool, int, unsigned, float, complex) and its size."""
 
     __slots__ = ("carrier", "compute", "itemsize", "kind", "name", "rank")
+    __module__ = "torch"
 
     name: str
     kind: str

@@ -23,6 +23,7 @@ from . import (
     resampling,
     rows,
 )
+from .called import called_front
 from .eager import engine, intercepted, plug_pointwise, same_place, tracers
 from .formula import (
     NUMPY_NAMES,
@@ -188,7 +189,7 @@ def composite_front(op: Composite):
             return body(*args, **_renamed(op, kwargs)) if kwargs else body(*args)
 
         front.__name__ = op.name
-        return front
+        return called_front(op, front) if op.backward_name else front
 
     def front_with_formula(*args, **kwargs):
         found = intercepted(op, args, kwargs)

@@ -32,7 +32,8 @@ class Node:
     extra: Any  # None, or a dict: hooks, attributes and whatever else few steps have
 
     def name(self) -> str:
-        return self.back.name()
+        found = self.back.name()
+        return found if isinstance(found, str) else found(self)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -266,7 +267,9 @@ class _Same:
 
 def _packed(kept: tuple) -> tuple:
     pack, unpack = modes.pack[-1]
-    return tuple(Packed(pack(t), unpack, edge_of(t)) if isinstance(t, Tensor) else t for t in kept)
+    # detached: hooks look at values (t.numpy(), t.tolist()), and the place in the graph is ours
+    return tuple(Packed(pack(t.detach()), unpack, edge_of(t)) if isinstance(t, Tensor) else t
+                 for t in kept)
 
 
 def kept_values(node: Node) -> tuple:

@@ -364,7 +364,11 @@ class Back:
         self.waiting = []
 
     def name(self) -> str:
-        return backward_name(self.op)
+        given = self.op.backward_name
+        if type(given) is dict:  # by which operands are tensors, and which numbers
+            form = "".join("t" if isinstance(d, dt.dtype) else "n" for d in self.dtypes)
+            return given.get(form) or default_name(self.op)
+        return given or default_name(self.op)
 
     def __repr__(self) -> str:
         return self.name()
@@ -545,7 +549,10 @@ def way_back(op, operands, attributes, operating, out: Signature) -> Back | None
 
 
 def backward_name(op) -> str:
-    given = getattr(op, "backward_name", None)
-    if given:
-        return given
-    return "".join(part[:1].upper() + part[1:] for part in op.name.split("_")) + "Backward0"
+    return getattr(op, "backward_name", None) or default_name(op)
+
+
+def default_name(op) -> str:
+    words = op.name.split("_") if getattr(op, "where", "") != "linalg" else [
+        "linalg", *op.name.split("_")]
+    return "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"

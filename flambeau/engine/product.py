@@ -287,19 +287,19 @@ def _right_gradient(g: Tensor, x: Tensor, w: Signature) -> Tensor:
 
 
 _NAMES = {(1, 1): "DotBackward0", (2, 1): "MvBackward0", (1, 2): "SqueezeBackward4",
-          (2, 2): "MmBackward0", (3, 3): "BmmBackward0"}
+          (2, 2): "MmBackward0", (2, 3): "CloneBackward0", (2, 4): "CloneBackward0"}
 
 
 class ProductBack:
     """Goes back through x @ w."""
 
-    __slots__ = ("w", "x")
+    __slots__ = ("op", "w", "x")
 
-    def __init__(self, x: Signature, w: Signature):
-        self.x, self.w = x, w
+    def __init__(self, op: Op, x: Signature, w: Signature):
+        self.op, self.x, self.w = op, x, w
 
     def name(self) -> str:
-        return _NAMES.get((self.x.rank, self.w.rank), "UnsafeViewBackward0")
+        return "BmmBackward0" if self.op.name == "bmm" else _NAMES.get((self.x.rank, self.w.rank), "UnsafeViewBackward0")
 
     __repr__ = name
 
@@ -354,7 +354,7 @@ def _front(op: Op):
         if found is None:
             same_place(op, (x, w))
             op.body(x.sig, w.sig)
-            found = table[w.sig] = plan(x.sig, w.sig, ProductBack(x.sig, w.sig))
+            found = table[w.sig] = plan(x.sig, w.sig, ProductBack(op, x.sig, w.sig))
         return _record(execute(found, x, w), found[4], x, w)
 
     scope = {"call": call, "write_out": write_out,
@@ -382,16 +382,21 @@ def matmul(x: Tensor, w: Tensor) -> Tensor:
     return registry["matmul"].run(x, w)
 
 
+#: (whether x has more than rows, whether there is a bias) -> what torch calls the step
+_LINEAR_NAMES = {(False, False): "MmBackward0",         (False, True): "AddmmBackward0",
+                 (True, False):  "UnsafeViewBackward0", (True, True):  "ViewBackward0"}
+
+
 class LinearBack:
     """Goes back through x @ w.T + bias."""
 
-    __slots__ = ("x",)
+    __slots__ = ("biased", "x")
 
-    def __init__(self, x: Signature):
-        self.x = x
+    def __init__(self, x: Signature, biased: bool):
+        self.x, self.biased = x, biased
 
     def name(self) -> str:
-        return "AddmmBackward0" if self.x.rank < 3 else "ViewBackward0"
+        return _LINEAR_NAMES[self.x.rank > 2, self.biased]
 
     __repr__ = name
 
@@ -456,7 +461,7 @@ def _linear_plan(x: Signature, w: Signature, b: Signature | None = None):
     if w.rank != 2 or x.rank < 2 or (b is not None and not (
             b.rank == 1 and b.contiguous and x.shape[-1])):
         return None
-    found = plan(x, transposed(w), LinearBack(x), b is not None)
+    found = plan(x, transposed(w), LinearBack(x, b is not None), b is not None)
     return None if found[0] is None else found
 
 

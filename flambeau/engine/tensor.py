@@ -23,6 +23,7 @@ class Size(tuple):
     """
 
     __slots__ = ()
+    __module__ = "torch"
 
     def numel(self) -> int:
         return prod(self)
@@ -48,7 +49,12 @@ class Size(tuple):
     __rmul__ = __mul__
 
     def __reduce__(self):
-        return (Size, (tuple(self),))
+        return (size_of, (tuple(self),))
+
+
+def size_of(sizes: tuple) -> Size:
+    """A shape again, where it was sent or saved."""
+    return Size(sizes)
 
 
 class Signature:

@@ -32,6 +32,7 @@ class ParameterType(type(Tensor)):  # type: ignore[misc]
 class Parameter(Tensor, metaclass=ParameterType):
     """A tensor that is learned: assigned to a module, it joins the module's parameters."""
 
+    __module__ = "torch.nn.parameter"
     __torch_function__ = disabled_torch_function
 
     def __new__(cls, data=None, requires_grad=True):

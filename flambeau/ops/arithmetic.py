@@ -6,7 +6,7 @@ from ..core import dtype as dt
 from ..core import expr as e
 from ..core.expr import Expr, where
 from .declare import FLOAT, REAL, SAME, composite, engine, pointwise
-from .refusal import accepts, is_signature, no_kernel, spoken, tensors
+from .refusal import accepts, is_signature, no_kernel, some_accepted, spoken, tensors
 
 # -- sums and products -------------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ def add(x, y, *, alpha=1):
     return x + alpha * y
 
 
-@pointwise(SAME, check=_check_sub)
+@pointwise(SAME, check=_check_sub, backward={"nt": "RsubBackward1"})
 def sub(x, y, *, alpha=1):
     """x - alpha * y"""
     return x - alpha * y
@@ -139,7 +139,7 @@ def sgn(x):
     return where(size == 0, e.const(0, x.dtype), x / e.cast(size, x.dtype))
 
 
-@pointwise(SAME, check=accepts("addcmul_cpu_out", "iufc"))
+@pointwise(SAME, check=some_accepted("addcmul_cpu_out", "iufc"))
 def addcmul(x, tensor1, tensor2, *, value=1):
     """x + value * tensor1 * tensor2"""
     return x + e.cast(_lifted(value, x), x.dtype) * tensor1 * tensor2
@@ -174,7 +174,7 @@ def _c_name(d: dt.dtype) -> str:
     return {"float32": "float", "float64": "double", "int64": "long int"}.get(d.name, d.name)
 
 
-@pointwise(SAME, check=_same_dtypes)
+@pointwise(SAME, check=_same_dtypes, backward={"ttt": "LerpBackward1"})
 def lerp(x, end, weight):
     """x + weight * (end - x), computed from the nearer end"""
     move = end - x
@@ -239,7 +239,8 @@ _EASY_POWERS = {
 }
 
 
-@pointwise(SAME, bake=_Exponents(), check=_check_pow)
+@pointwise(SAME, bake=_Exponents(), check=_check_pow,
+           backward={"tt": "PowBackward1", "nt": "PowBackward2"})
 def pow(x, exponent):
     """x raised to `exponent`, elementwise"""
     if x.dtype.kind in "biu":
@@ -324,7 +325,7 @@ def rsqrt(g, out):
     return -0.5 * g * e.conj(out * out * out)
 
 
-@pointwise(SAME, check=tensors("hypot", "input", "other", then=accepts("hypot_cpu", "f")))
+@pointwise(SAME, check=tensors("hypot", "input", "other", then=some_accepted("hypot_cpu", "f")))
 def hypot(x, y):
     """sqrt(x**2 + y**2)"""
     return e.call("hypot", x, y)

@@ -170,7 +170,7 @@ def _within(input) -> tuple[int, ...]:
     return tuple(range(2, input.dim()))
 
 
-@composite(method=False, function_form=False, backward="InstanceNormBackward0", keeps=True)
+@composite(method=False, function_form=False, backward="ViewBackward0", keeps=True)
 def normalised_by_instance(input: T, weight: T, bias: T, running_mean, running_var, momentum, eps):
     """Each channel of each sample normalised; running statistics follow."""
     scale, shift = (None if t is None else _per_channel(t.detach(), input) for t in (weight, bias))

@@ -24,7 +24,7 @@ def _part(x, offset: int):
     return x.shape, tuple(2 * s for s in x.strides), offset, x.dtype.to_real()
 
 
-@view(otherwise=_itself, method=False)
+@view(otherwise=_itself, method=False, backward="SelectBackward0")
 def real(x):
     """The real parts; a view, or the tensor itself if it is real"""
     return None if x.dtype.kind != "c" else _part(x, 0)
@@ -35,7 +35,7 @@ def real(g, x_meta):
     return engine.cast(g, x_meta.dtype)
 
 
-@view(method=False)
+@view(method=False, backward="SelectBackward0")
 def imag(x):
     """The imaginary parts; a view"""
     if x.dtype.kind != "c":
@@ -97,7 +97,7 @@ def conj_physical(g):
     return e.conj(g)
 
 
-@composite
+@composite(backward="ConjBackward0")
 def conj(input):
     """The complex conjugate; a real tensor itself"""
     return conj_physical(input) if input.dtype.kind == "c" else input

@@ -67,7 +67,7 @@ def _ones_summed(a, over_a, b, over_b):
     return a, b
 
 
-@composite
+@composite(backward="UnsafeViewBackward0")
 def kron(input, other):
     """Every product of an element of one with the whole of the other, block by block."""
     rank = max(input.dim(), other.dim())

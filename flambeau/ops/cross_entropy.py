@@ -183,7 +183,14 @@ def _scales(g, input, target, weight, divisor, ignored: int, dim: int):
 # -- cross entropy ---------------------------------------------------------------------------------
 
 
-@composite(method=False, function_form=False, backward="NllLossBackward0", keeps=True)
+def _step_name(step) -> str:
+    """torch has a form of its own for rows of more than classes, as of images."""
+    before, number = step.next_functions[0]
+    shape = before.variable.shape if hasattr(before, "variable") else before.sigs[number].shape
+    return "NllLossBackward0" if len(shape) < 3 else "NllLoss2DBackward0"
+
+
+@composite(method=False, function_form=False, backward=_step_name, keeps=True)
 def class_entropy(input: T, target, weight, ignore_index, reduction, smoothing):
     """Cross entropy of logits with classes."""
     dim = class_dim(input.sig.rank)
@@ -210,7 +217,7 @@ def class_entropy(g, input, target, weight, ignore_index, smoothing, lse, diviso
     return scale * (likely * registry["sum"](wanted, dim, True) - wanted)
 
 
-@composite(method=False, function_form=False, backward="NllLossBackward0", keeps=True)
+@composite(method=False, function_form=False, backward=_step_name, keeps=True)
 def class_likelihood(input: T, target, weight, ignore_index, reduction):
     """Minus the log-probabilities of classes."""
     dim = class_dim(input.sig.rank)

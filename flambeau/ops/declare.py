@@ -63,7 +63,12 @@ else:
 
 
 class Op:
-    """What can be computed, declared once."""
+    """What can be computed, declared once.
+
+    `backward` is what torch calls the step of its graph, where it is not Name + Backward0; where
+    torch has several names it is a function of the step, or of a view's arguments, or a table by
+    which operands of a pointwise op are tensors (t) and which numbers (n).
+    """
 
     kind = ""
     wanted: list[str]  # what the formula names
@@ -77,7 +82,7 @@ class Op:
 
     def __init__(self, function: Callable, name: str | None = None, *, rule: str = SAME,
                  samples=(), method: bool | str = True, inplace: bool = False,
-                 function_form: bool = True, where: str = "", backward: str | None = None,
+                 function_form: bool = True, where: str = "", backward: Any = None,
                  said: str | None = None):
         self.name = name or function.__name__
         self.said = said or self.name

@@ -159,7 +159,7 @@ def norm(input, p="fro", dim=None, keepdim=False, *, dtype=None):
     return vector_norm(input, p, dim, keepdim, dtype=dtype)
 
 
-@composite
+@composite(backward="DistBackward0")
 def dist(input, other, p=2):
     """The p-norm of input - other."""
     return vector_norm(input - other, p)

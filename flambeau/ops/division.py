@@ -9,7 +9,7 @@ from .declare import FLOAT, SAME, composite, engine, pointwise
 from .refusal import accepts, no_kernel, tensors
 
 
-@pointwise(FLOAT, backward="DivBackward0")
+@pointwise(FLOAT, backward={"tt": "DivBackward0", "tn": "DivBackward0", "nt": "MulBackward0"})
 def true_divide(x, y):
     """x / y, in floating point"""
     return x / y

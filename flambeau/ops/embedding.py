@@ -203,7 +203,7 @@ def _check_bags(input, offsets, per_sample_weights, mode: str, by_freq: bool, sp
     return input, offsets, per_sample_weights
 
 
-@composite(name="embedding_bag", where="nn.functional")
+@composite(name="embedding_bag", where="nn.functional", backward="EmbeddingBagBackward0")
 def functional_embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2,
                              scale_grad_by_freq=False, mode="mean", sparse=False,
                              per_sample_weights=None, include_last_offset=False, padding_idx=None):

@@ -8,7 +8,7 @@ from ..core import expr as e
 from ..core.expr import where
 from .arithmetic import exp, log
 from .declare import FLOAT, SAME, pointwise
-from .refusal import accepts, tensors
+from .refusal import some_accepted, tensors
 
 
 @pointwise(FLOAT)
@@ -55,7 +55,7 @@ def log10(g, x):
     return g / e.conj(x * math.log(10))
 
 
-@pointwise(FLOAT)
+@pointwise(FLOAT, backward="Log1PBackward0")
 def log1p(x):
     """log(1 + x), exact near 0"""
     return e.call("log1p", x)
@@ -83,7 +83,7 @@ def _complex_log_of_sum(x, y):
 
 
 @pointwise(SAME, inplace=False, check=tensors(
-    "logaddexp", "input", "other", then=accepts("logaddexp_cpu", "fc")))
+    "logaddexp", "input", "other", then=some_accepted("logaddexp_cpu", "fc")))
 def logaddexp(x, y):
     """log(exp(x) + exp(y))"""
     return _complex_log_of_sum(x, y) if x.dtype.kind == "c" else _log_of_sum(x, y, math.e)
@@ -100,7 +100,7 @@ def _share(x, y):
 
 
 @pointwise(SAME, inplace=False, check=tensors(
-    "logaddexp2", "input", "other", then=accepts("logaddexp2_cpu", "f")))
+    "logaddexp2", "input", "other", then=some_accepted("logaddexp2_cpu", "f")))
 def logaddexp2(x, y):
     """log2(2**x + 2**y)"""
     return _log_of_sum(x, y, 2.0)

@@ -82,7 +82,7 @@ def gather(x, dim, index, *, sparse_grad=False):
     return out if out.sig.rank == index.sig.rank else reshape(out, tuple(index.sig.shape))
 
 
-@composite
+@composite(backward="GatherBackward0")
 def take_along_dim(x, indices, dim=None):
     """Elements along a dimension, where an index that broadcasts with the input says."""
     _need_tensor("take_along_dim", indices)
@@ -373,13 +373,13 @@ def _check_fill(operands, attributes) -> None:
         raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
 
 
-@pointwise(SAME, promote=(0,), check=_check_fill)
+@pointwise(SAME, promote=(0,), check=_check_fill, backward={"ttt": "MaskedFillBackward1"})
 def masked_fill(x, mask, value):
     """x, but `value` where a mask holds."""
     return e.where(mask, e.cast(value, x.dtype), x)
 
 
-@composite
+@composite(backward="MaskedSelectBackward0")
 def masked_select(x, mask):
     """The elements where a mask holds, in a row."""
     if mask.sig.dtype is not dt.bool_:

@@ -12,7 +12,7 @@ from .arithmetic import exp, log
 from .declare import FLOAT, REAL, SAME, composite, engine, pointwise, registry
 from .exponential import log1p
 from .loss_reduction import reduced, reduction_of
-from .refusal import accepts
+from .refusal import accepts, some_accepted
 
 _HIDDEN = {"method": False, "function_form": False, "inplace": False}
 
@@ -38,7 +38,7 @@ def _weighed(name: str, losses, weight, input, reduction: str):
 # -- distances -------------------------------------------------------------------------------------
 
 
-@pointwise(SAME, backward="MseLossBackward0", check=accepts("mse_cpu", "f"),
+@pointwise(SAME, backward="MseLossBackward0", check=some_accepted("mse_cpu", "f"),
            said="mse_loss", **_HIDDEN)
 def squared_error(x, y):
     """(x - y) squared"""
@@ -46,13 +46,13 @@ def squared_error(x, y):
     return apart * apart
 
 
-@pointwise(REAL, backward="L1LossBackward0", said="l1_loss", **_HIDDEN)
+@pointwise(REAL, backward="AbsBackward0", said="l1_loss", **_HIDDEN)
 def absolute_error(x, y):
     """|x - y|"""
     return registry["abs"](x - y)
 
 
-@pointwise(SAME, backward="SmoothL1LossBackward0", check=accepts("smooth_l1_cpu", "f"),
+@pointwise(SAME, backward="SmoothL1LossBackward0", check=some_accepted("smooth_l1_cpu", "f"),
            said="smooth_l1_loss", **_HIDDEN)
 def smooth_error(x, y, *, beta):
     """Squared near zero, absolute from beta on."""
@@ -61,7 +61,7 @@ def smooth_error(x, y, *, beta):
     return e.where(size < beta, 0.5 * apart * apart / beta, size - 0.5 * beta)
 
 
-@pointwise(SAME, backward="HuberLossBackward0", check=accepts("huber_cpu", "f"),
+@pointwise(SAME, backward="HuberLossBackward0", check=some_accepted("huber_cpu", "f"),
            said="huber_loss", **_HIDDEN)
 def huber_error(x, y, *, delta):
     """Squared near zero, delta times absolute from delta on."""
@@ -70,7 +70,7 @@ def huber_error(x, y, *, delta):
     return e.where(size <= delta, 0.5 * apart * apart, delta * (size - 0.5 * delta))
 
 
-@composite(where="nn.functional")
+@composite(where="nn.functional", backward="MseLossBackward0")
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target) squared."""
     reduction = reduction_of(reduction, size_average, reduce)
@@ -92,7 +92,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     return reduced(losses, reduction)
 
 
-@composite(where="nn.functional")
+@composite(where="nn.functional", backward="SmoothL1LossBackward0")
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Squared near zero, absolute from beta on."""
     reduction = reduction_of(reduction, size_average, reduce)
@@ -104,7 +104,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     return reduced(smooth_error(input, target, beta=float(beta)), reduction)
 
 
-@composite(where="nn.functional")
+@composite(where="nn.functional", backward="HuberLossBackward0")
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Squared near zero, delta times absolute from delta on."""
     reduction = reduction_of(reduction)
@@ -146,7 +146,7 @@ def outside_unit(rows, x: each):
                                       e.const(1, x.dtype))))
 
 
-@composite(where="nn.functional")
+@composite(where="nn.functional", backward="BinaryCrossEntropyBackward0")
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None,
                          reduction="mean"):
     """Binary cross entropy of probabilities."""
@@ -189,7 +189,7 @@ def weighed_logit_entropy(g, x, y, positive):
             lambda: -g * y * logsigmoid(x))
 
 
-@composite(where="nn.functional")
+@composite(where="nn.functional", backward="BinaryCrossEntropyWithLogitsBackward0")
 def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None,
                                      reduction="mean", pos_weight=None):
     """Binary cross entropy of logits."""
@@ -204,13 +204,13 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
-@pointwise(SAME, said="kl_div", **_HIDDEN)
+@pointwise(SAME, said="kl_div", backward="SubBackward0", **_HIDDEN)
 def divergence(x, y):
     """y (log(y) - x)"""
     return registry["xlogy"](y, y) - y * x
 
 
-@pointwise(SAME, said="kl_div", **_HIDDEN)
+@pointwise(SAME, said="kl_div", backward="MulBackward0", **_HIDDEN)
 def divergence_of_logs(x, y):
     """exp(y) (y - x)"""
     return exp(y) * (y - x)
@@ -233,7 +233,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 # -- distributions ---------------------------------------------------------------------------------
 
 
-@pointwise(FLOAT, said="poisson_nll_loss", **_HIDDEN)
+@pointwise(FLOAT, said="poisson_nll_loss", backward="SubBackward0", **_HIDDEN)
 def count_likelihood(x, y, *, eps, logs=True, full=False):
     """Minus the log-likelihood of a count y under a Poisson distribution of rate x or exp(x)."""
     loss = exp(x) - y * x if logs else x - y * log(x + eps)
@@ -252,7 +252,7 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
     return reduced(losses, reduction)
 
 
-@composite(where="nn.functional")
+@composite(where="nn.functional", backward="SoftMarginLossBackward0")
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target input)), for targets 1 and -1."""
     reduction = reduction_of(reduction, size_average, reduce)

@@ -94,7 +94,7 @@ def _as_batch(name: str, input, target, target_dims: int):
     return engine.reshape(input, shape), engine.reshape(target, wanted), False
 
 
-@composite(where="nn.functional")
+@composite(where="nn.functional", backward="MultiMarginLossBackward0")
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None,
                       reduction="mean"):
     """Margins between the score of the target class and each other, to the power p."""
@@ -130,7 +130,7 @@ def _require_classes(name: str, target, classes: int) -> None:
         raise RuntimeError(f"{name}: target out of range: there are {classes} classes")
 
 
-@composite(where="nn.functional")
+@composite(where="nn.functional", backward="MultilabelMarginLossBackward0")
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """Margins between the scores of the target classes and of all others."""
     reduction = reduction_of(reduction, size_average, reduce)

@@ -140,7 +140,7 @@ def plain_vecdot(x, y, *, dim=-1):
     return vecdot(x, y, dim=dim)
 
 
-@composite(where="linalg")
+@composite(where="linalg", backward="LinalgCrossBackward0")
 def cross(input, other, *, dim=-1):
     """The vector product of vectors of three elements."""
     if input.dim() != other.dim():
@@ -209,7 +209,7 @@ def plain_vander(x, N=None, increasing=False):
 # -- distances between rows ------------------------------------------------------------------------
 
 
-@composite(method=False)
+@composite(method=False, backward="CdistBackward0")
 def cdist(x1, x2, p=2.0, compute_mode=None):
     """The p-norm distance of every row of one matrix to every row of another."""
     for position, x in enumerate((x1, x2), 1):

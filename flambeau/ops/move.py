@@ -68,7 +68,7 @@ def flipud(x):
     return flip(x, 0)
 
 
-@composite
+@composite(backward="Rot90Backward0")
 def rot90(x, k=1, dims=(0, 1)):
     """A quarter turn of two dimensions, k times."""
     dims = tuple(dims)
@@ -92,7 +92,7 @@ def rot90(x, k=1, dims=(0, 1)):
 # -- more of the same ------------------------------------------------------------------------------
 
 
-@composite(function_form=False)
+@composite(function_form=False, backward="RepeatBackward0")
 def repeat(x, *args, repeats=None):
     """The tensor repeated along each dimension."""
     counts = ints(args if repeats is None else (repeats,))
@@ -114,7 +114,7 @@ def _apart(x, shape: tuple):
     return reshape(clone(x) if x.sig.contiguous else contiguous(x), shape)
 
 
-@composite
+@composite(backward="RepeatBackward0")
 def tile(x, *args, dims=None):
     """`repeat`, with as many counts as dimensions at most."""
     counts = ints(args if dims is None else (dims,))
@@ -212,7 +212,7 @@ def diagflat(x, offset=0):
     return diag(flatten(x), offset)
 
 
-@composite
+@composite(backward="TraceBackward0")
 def trace(x):
     """The sum of the diagonal of a matrix."""
     if x.sig.rank != 2:
@@ -263,7 +263,7 @@ def _at_least(name: str, x, least: int) -> None:
                            f"input with {x.sig.rank} dimension(s)")
 
 
-@composite(method=False)
+@composite(method=False, backward="PixelShuffleBackward0")
 def pixel_shuffle(x, upscale_factor):
     """Groups of r * r channels spread over blocks of r by r pixels."""
     r = upscale_factor
@@ -281,7 +281,7 @@ def pixel_shuffle(x, upscale_factor):
     return _apart(permute(blocks, order), (*lead, c // (r * r), h * r, w * r))
 
 
-@composite(method=False)
+@composite(method=False, backward="PixelUnshuffleBackward0")
 def pixel_unshuffle(x, downscale_factor):
     """Blocks of r by r pixels gathered into groups of r * r channels."""
     r = downscale_factor
@@ -298,7 +298,7 @@ def pixel_unshuffle(x, downscale_factor):
     return _apart(permute(blocks, order), (*lead, c * r * r, h // r, w // r))
 
 
-@composite(method=False)
+@composite(method=False, backward="ChannelShuffleBackward0")
 def channel_shuffle(x, groups):
     """Channels dealt out to groups in turn."""
     _at_least("channel_shuffle", x, 3)

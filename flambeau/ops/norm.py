@@ -226,7 +226,7 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
 # -- rms norm --------------------------------------------------------------------------------------
 
 
-@composite(method=False, function_form=False, backward="FusedRmsNormBackward0", keeps=True)
+@composite(method=False, function_form=False, backward="MulBackward0", keeps=True)
 def rms_normalised(input: T, weight: T, dims, eps):
     """Rows over their root mean square."""
     out, root = root_normalised(input, weight, dims=dims, eps=eps)

@@ -42,6 +42,15 @@ def accepts(name: str, kinds: str):
     return check
 
 
+def some_accepted(name: str, kinds: str):
+    """A check that one of the tensors is of these kinds, which the others are then promoted to."""
+    def check(operands, attributes) -> None:
+        found = [o.dtype for o in operands if is_signature(o)]
+        if not any(dtype.kind in kinds for dtype in found):
+            raise no_kernel(name, found[0])
+    return check
+
+
 def tensors(name: str, *parameters: str, then=None):
     """A check that these operands are tensors, not numbers; `then` is checked next."""
     def check(operands, attributes) -> None:

@@ -151,7 +151,7 @@ _PULL = {"sum": _pull_sum, "mean": _pull_mean, "prod": _pull_product, "amax": _p
          "amin": _pull_extreme}
 
 
-@composite
+@composite(backward="ScatterReduceBackward0")
 def scatter_reduce(x, dim, index, src, reduce, *, include_self=True):
     """Values folded into places along a dimension, where an index says."""
     if reduce not in _COMBINE:

@@ -239,7 +239,13 @@ def unsqueeze(g, dim):
     return squeeze(g, dim)
 
 
-@as_view
+def _squeezed(bound) -> str:
+    """torch counts its forms: of all dimensions, of one, and of several."""
+    dim = bound["dim"]
+    return f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}"
+
+
+@as_view(backward=_squeezed)
 def squeeze(x, dim=None):
     """Drop dimensions of size 1."""
     if dim is None:

@@ -404,7 +404,7 @@ PADE = (64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800
 PADE_NORM = 5.371920351148152
 
 
-@composite
+@composite(backward="LinalgMatrixExpBackward0")
 def matrix_exp(input: T):
     """The exponential of a square matrix: sum of A^k / k!."""
     require_square("linalg.matrix_exp", input)

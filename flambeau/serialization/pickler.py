@@ -166,13 +166,20 @@ class Pickler(_PurePickler):
         self._write_name("torch", dtype.name)
         self.memoize(dtype)
 
+    def _save_size(self, size):
+        super().save_reduce(flambeau.Size, (tuple(size),), obj=size)
+
+    def _save_device(self, device):
+        super().save_reduce(flambeau.device, (str(device),), obj=device)
+
     def _save_hooks(self, table):
         super().save_reduce(OrderedDict, (), None, None, iter(table.items()), obj=table)
 
     dispatch.update({
         FunctionType: save_global, BuiltinFunctionType: save_global,
         Tensor: _save_tensor, nn.Parameter: _save_parameter, nn.Buffer: _save_buffer,
-        flambeau.dtype: _save_dtype, HookTable: _save_hooks,
+        flambeau.dtype: _save_dtype, flambeau.Size: _save_size, flambeau.device: _save_device,
+        HookTable: _save_hooks,
         names.StorageClass: _save_storage_class,
         **dict.fromkeys((UntypedStorage, TypedStorage, *(
             getattr(flambeau, name) for name in names.STORAGE_DTYPES)), _save_storage),

@@ -6,7 +6,7 @@ Values live in the instance `__dict__`, so that reading one is an ordinary attri
 
 from collections.abc import MutableMapping
 
-from flambeau import Tensor
+from flambeau import Tensor, typename
 from flambeau.assemble import module_changes
 from flambeau.nn.modules.handles import HookTable
 from flambeau.nn.parameter import Buffer, Parameter
@@ -103,24 +103,24 @@ class Tree:
             self._vacate(name, PARAMETER)
             self.register_parameter(name, value)
         elif kind == PARAMETER:
-            self._replace(name, value, kind, "nn.Parameter or None")
+            self._replace(name, value, kind, "torch.nn.Parameter or None")
         elif isinstance(value, Tree):
             self._vacate(name, MODULE)
             self._register(name, value, MODULE)
         elif kind == MODULE:
-            self._replace(name, value, kind, "nn.Module or None", "child module")
+            self._replace(name, value, kind, "torch.nn.Module or None", "child module")
         elif isinstance(value, Buffer):
             self._vacate(name, BUFFER)
             self.register_buffer(name, value, value.persistent)
         elif kind == BUFFER:
-            self._replace(name, value, kind, "nn.Buffer, Tensor or None", accepts=Tensor)
+            self._replace(name, value, kind, "torch.nn.Buffer, torch.Tensor or None", accepts=Tensor)
         else:
             object.__setattr__(self, name, value)
 
     def _replace(self, name, value, kind, wanted, role=None, accepts=()):
         if value is not None and not isinstance(value, accepts):
             raise TypeError(
-                f"cannot assign '{type(value).__name__}' as {role or kind} '{name}' "
+                f"cannot assign '{typename(value)}' as {role or kind} '{name}' "
                 f"({wanted} expected)"
             )
         self._register(name, value, kind)
@@ -176,8 +176,8 @@ class Tree:
         self._check_name(name, PARAMETER)
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
-                f"cannot assign '{type(param).__name__}' object to parameter '{name}' "
-                "(nn.Parameter or None required)"
+                f"cannot assign '{typename(param)}' object to parameter '{name}' "
+                "(torch.nn.Parameter or None required)"
             )
         if param is not None and param.grad_fn is not None:
             raise ValueError(
@@ -192,8 +192,8 @@ class Tree:
         self._check_name(name, BUFFER)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
-                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
-                "(nn.Buffer, Tensor or None required)"
+                f"cannot assign '{typename(tensor)}' object to buffer '{name}' "
+                "(torch.nn.Buffer, torch.Tensor or None required)"
             )
         self._register(name, tensor, BUFFER)
         if persistent:

@@ -28,14 +28,16 @@ class BaseIter:
         state, loader._resume = loader._resume, None
         active = state is not None and state["active"]
         self._progress = loader._progress = Progress(loader, state if active else None)
+        self._resumed = active
+        self._indices = self._progress.again() if active else self._progress.indices()
         seed = state["base_seed"] if state is not None and (
             active or loader.persistent_workers) else None
         self._base_seed = self._seed(loader) if seed is None else seed
         self._progress.base_seed = self._base_seed
         if state is not None and not active and loader.persistent_workers:
             self._progress.workers = state["workers"]
-        self._resumed = active
-        self._indices = self._progress.again() if active else self._progress.indices()
+        if not active and self._progress.begun_twice():
+            self._indices = self._progress.indices()
 
     def _seed(self, loader):
         return draw_seed(loader.generator)

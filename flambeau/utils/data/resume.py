@@ -55,11 +55,17 @@ class Progress:
         return {**streams.saved(), "generators": [g.get_state() for g in self._generators()]}
 
     def rewind(self):
-        """Put the streams back to where this epoch's order was about to be drawn."""
+        """Put the streams back to where this epoch began; its indices as they were begun then."""
         streams.put_back(self.start)
         self.set_generators(self.start["generators"])
+        found = iter(self.loader._index_sampler)
         if self.drew:
             draw_seed(self.loader.generator)
+        return iter(self.loader._index_sampler) if self.begun_twice() else found
+
+    def begun_twice(self):
+        """New workers begin the order once more, and samplers may draw when it is begun."""
+        return self.loader.num_workers > 0 and self.drew
 
     def set_generators(self, states):
         for generator, saved in zip(self._generators(), states, strict=True):
@@ -130,9 +136,8 @@ class Progress:
         """The indices of the saved epoch from its beginning; streams are left as they are."""
         if self.start is not None:
             now = streams.saved()
-            self.rewind()
             try:
-                found = iter(self.loader._index_sampler)
+                found = self.rewind()
                 first = next(found, None)  # samplers draw when they are first asked
             finally:
                 streams.put_back(now)

@@ -135,7 +135,7 @@ class WeightedRandomSampler(Sampler[int]):
         drawn = flambeau.multinomial(
             self.weights, self.num_samples, self.replacement, generator=self.generator
         )
-        return iter(drawn.tolist())
+        yield from drawn.tolist()
 
     def __len__(self):
         return self.num_samples
@@ -156,7 +156,7 @@ class BatchSampler(Sampler[list]):
         self.drop_last = drop_last
 
     def __iter__(self):
-        return self.batches(iter(self.sampler))
+        yield from self.batches(iter(self.sampler))
 
     def batches(self, indices):
         """Lists of the given indices."""
