@@ -289,12 +289,14 @@ def show(x: Tensor, *, tensor_contents=None) -> str:
     kind = type(x)
     parameter = kind.__name__ == "Parameter"
     array = None if on_meta else convert.to_array(inplace.detached(x))
-    return printing.tensor_text(
+    text = printing.tensor_text(
         array, x.sig.dtype.name, options=Printing.options,
         default_dtype_name=dt.default_float().name, shape=tuple(x.sig.shape),
         device="meta" if on_meta else None, requires_grad=x.node is LEAF,
         grad_fn_name=node.name() if node is not None else None, is_parameter=parameter,
         prefix="tensor(" if kind is Tensor or parameter else f"{kind.__name__}(")
+    tangent = x.__dict__.get("_tangent") if x.sig.tag is not None else None  # of forward mode
+    return text if tangent is None else f"{text[:-1]}, tangent={show(tangent)})"
 
 
 def format_one(x: Tensor, spec: str) -> str:
