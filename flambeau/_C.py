@@ -6,10 +6,11 @@ import contextlib
 
 from flambeau import Generator, _function_mode
 from flambeau.assemble import subclass as _protocol
+from flambeau.library.operator import below_autograd as _AutoDispatchBelowAutograd
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator",
-           "_DisableFuncTorch", "_disabled_torch_function_impl", "_get_tracing_state",
-           "_is_torch_function_enabled", "_is_torch_function_mode_enabled",
+           "_AutoDispatchBelowAutograd", "_DisableFuncTorch", "_disabled_torch_function_impl",
+           "_get_tracing_state", "_is_torch_function_enabled", "_is_torch_function_mode_enabled",
            "_len_torch_function_stack"]
 
 _disabled_torch_function_impl = _protocol.disabled_torch_function
