@@ -32,15 +32,32 @@ class Node:
     extra: Any  # None, or a dict: hooks, attributes and whatever else few steps have
 
     def name(self) -> str:
-        return self.back.name()
+        """What torch calls this step."""
+        name_of = getattr(self.back, "name_of", None)
+        name = self.back.name() if name_of is None else name_of(self)
+        within = self._loss() if name in _REDUCED else None
+        return name if within is None else within.name()
+
+    def _loss(self) -> Node | None:
+        """The losses that this step reduces: torch's losses are one step, reduced or not."""
+        within = self.parents[0] if len(self.parents) == 1 else None
+        return within if isinstance(within, Node) and within.back.name() in _LOSSES else None
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{type(named(self)).__name__} object at {id(self):#x}>"
 
     @property
     def next_functions(self) -> tuple:
         """((node, number of its result), ...): where gradients go."""
-        return tuple(_described(parent) for parent in self.parents)
+        within = self._loss() if self.back.name() in _REDUCED else None
+        return tuple(_described(parent) for parent in (within or self).parents)
+
+    def __call__(self, *grads):
+        """The gradients of what this step was given, from those of its results."""
+        g = grads[0] if len(self.sigs) == 1 else list(grads)
+        pull = getattr(self.back, "carefully", None) if modes.grad else None
+        found = tuple((pull or self.back.pull)(self, g))
+        return found[0] if len(found) == 1 else found
 
     def more(self, name: str) -> dict:
         """A table of this step's own, made when first asked for."""
@@ -79,6 +96,26 @@ class SeveralResults(Node):
     __slots__ = ()
 
 
+_REDUCED = frozenset(("MeanBackward0", "SumBackward0"))
+_LOSSES = frozenset(("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0",
+                     "BinaryCrossEntropyBackward0", "BinaryCrossEntropyWithLogitsBackward0"))
+_classes: dict[tuple[type, str], type] = {}
+
+
+def named(node: Any) -> Any:
+    """A step that somebody looks at: from now on its class has the name that torch gives it.
+
+    Steps are made by the million and hardly ever looked at, so none is made with such a class.
+    """
+    kind = type(node)
+    if kind is Node or kind is SeveralResults:
+        name = node.name().rpartition("::")[2]
+        if (kind, name) not in _classes:
+            _classes[kind, name] = type(name, (kind,), {"__slots__": (), "__module__": "builtins"})
+        node.__class__ = _classes[kind, name]
+    return node
+
+
 fronts = native.Fronts(Node)
 next_sequence = fronts.next_sequence  # one count for steps recorded natively and in Python
 Native.inferring = fronts.inferring
@@ -102,16 +139,29 @@ class Edge:
 
 
 class AccumulateGrad:
-    """What `next_functions` shows for a leaf."""
+    """What `next_functions` shows for a leaf: one object, as long as somebody holds it."""
 
-    def __init__(self, variable: Tensor):
-        self.variable = variable
+    _alive: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+
+    def __new__(cls, variable: Tensor):
+        found = cls._alive.get(id(variable))
+        if found is None:
+            found = cls._alive[id(variable)] = object.__new__(cls)
+            found.variable = variable
+        return found
+
+    variable: Tensor
 
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
 
     def __repr__(self) -> str:
-        return "<AccumulateGrad object>"
+        return f"<AccumulateGrad object at {id(self):#x}>"
+
+    def __call__(self, grad: Tensor) -> None:
+        """Add to the leaf's gradient."""
+        have = self.variable.grad
+        self.variable.grad = again(grad) if have is None else have + grad
 
     next_functions = ()
 
@@ -121,13 +171,6 @@ class AccumulateGrad:
 
     def register_prehook(self, hook):
         return Handle(self.variable.__dict__.setdefault("_hooks", {}), lambda g: hook((g,)))
-
-    def __eq__(self, other):
-        return isinstance(other, AccumulateGrad) and other.variable is self.variable
-
-    def __hash__(self):
-        return id(self.variable)
-
 
 class Handle:
     """What registering a hook returns; `remove()` takes the hook away."""
@@ -168,7 +211,7 @@ def _described(parent):
         return (None, 0)
     if isinstance(parent, Tensor):
         return (AccumulateGrad(parent), 0)
-    return (parent.node, parent.number) if type(parent) is Edge else (parent, 0)
+    return (named(parent.node), parent.number) if type(parent) is Edge else (named(parent), 0)
 
 
 def again(g: Tensor) -> Tensor:
@@ -340,7 +383,8 @@ class Walk:
     def give(self, edge, g) -> None:
         """Add to the gradient of what an edge leads to."""
         kind = type(edge)
-        if kind is Node:
+        if kind is Node or (kind is not Edge and isinstance(edge, Node)
+                            and not isinstance(edge, SeveralResults)):  # looked at by somebody
             if self.useful is not None and edge not in self.useful and (
                     _key(edge) not in self.targets):
                 return
@@ -352,7 +396,7 @@ class Walk:
                 self.pending[edge] = self.ops.add(have, g)
         elif kind is Edge:
             self._give_numbered(edge.node, edge.number, g)
-        elif kind is SeveralResults:
+        elif isinstance(edge, SeveralResults):
             self._give_numbered(edge, 0, g)
         else:
             self._give_leaf(edge, g)

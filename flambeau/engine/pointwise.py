@@ -364,7 +364,7 @@ class Back:
         self.waiting = []
 
     def name(self) -> str:
-        return backward_name(self.op)
+        return backward_name(self.op, self.dtypes)
 
     def __repr__(self) -> str:
         return self.name()
@@ -544,8 +544,10 @@ def way_back(op, operands, attributes, operating, out: Signature) -> Back | None
     return FixedBack(back, fix)
 
 
-def backward_name(op) -> str:
+def backward_name(op, kinds=None) -> str:
+    """What torch calls the step: as declared, which may depend on what was given; else by name."""
     given = getattr(op, "backward_name", None)
     if given:
-        return given
-    return "".join(part[:1].upper() + part[1:] for part in op.name.split("_")) + "Backward0"
+        return given(kinds) if callable(given) else given
+    name = f"linalg_{op.name}" if getattr(op, "where", "") == "linalg" else op.name
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"

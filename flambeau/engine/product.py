@@ -395,6 +395,12 @@ class LinearBack:
 
     __repr__ = name
 
+    def name_of(self, node) -> str:
+        """Without a bias it is another step in torch."""
+        if len(node.parents) > 2:
+            return self.name()
+        return "MmBackward0" if self.x.rank < 3 else "UnsafeViewBackward0"
+
     def pull(self, node, g):
         x, w, _ = kept_values(node)
         to_x, to_w, *to_bias = node.parents

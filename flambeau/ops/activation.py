@@ -102,7 +102,7 @@ def celu(x, *, alpha=1.0):
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-@pointwise(SAME, method=False, check=_floats("elu"))
+@pointwise(SAME, method=False, check=_floats("elu"), backward="EluBackward0")
 def selu(x):
     """scale * (x, or alpha * (exp(x) - 1) below 0), which keeps mean and variance"""
     return SELU_SCALE * where(x > 0, x, SELU_ALPHA * expm1(x))

@@ -50,7 +50,8 @@ def add(x, y, *, alpha=1):
     return x + alpha * y
 
 
-@pointwise(SAME, check=_check_sub)
+@pointwise(SAME, check=_check_sub, backward=lambda kinds: (
+    "SubBackward0" if isinstance(kinds[0], dt.dtype) else "RsubBackward1"))
 def sub(x, y, *, alpha=1):
     """x - alpha * y"""
     return x - alpha * y
@@ -174,7 +175,8 @@ def _c_name(d: dt.dtype) -> str:
     return {"float32": "float", "float64": "double", "int64": "long int"}.get(d.name, d.name)
 
 
-@pointwise(SAME, check=_same_dtypes)
+@pointwise(SAME, check=_same_dtypes, backward=lambda kinds: (
+    "LerpBackward1" if isinstance(kinds[2], dt.dtype) else "LerpBackward0"))
 def lerp(x, end, weight):
     """x + weight * (end - x), computed from the nearer end"""
     move = end - x
@@ -239,7 +241,13 @@ _EASY_POWERS = {
 }
 
 
-@pointwise(SAME, bake=_Exponents(), check=_check_pow)
+def _name_of_power(kinds) -> str:
+    if not isinstance(kinds[0], dt.dtype):
+        return "PowBackward2"
+    return "PowBackward1" if isinstance(kinds[1], dt.dtype) else "PowBackward0"
+
+
+@pointwise(SAME, bake=_Exponents(), check=_check_pow, backward=_name_of_power)
 def pow(x, exponent):
     """x raised to `exponent`, elementwise"""
     if x.dtype.kind in "biu":

@@ -266,8 +266,36 @@ def clamp_max(g, x, max):
     return lambda: choose(x <= max, g, zero), lambda: choose(x > max, g, zero)
 
 
-@pointwise(SAME, method=False, function_form=False, inplace=False, backward="ClampBackward1",
-           check=_clampable, said="clamp")
+# torch's clamp is one step whichever limit it has, and not that of clamp_min or clamp_max.
+_CLAMP = {"method": False, "function_form": False, "inplace": False, "check": _clampable,
+          "backward": "ClampBackward1", "said": "clamp"}
+
+
+@pointwise(SAME, **_CLAMP)
+def clamp_from(x, min):
+    """The larger of x and `min`"""
+    return e.maximum(x, min)
+
+
+@clamp_from.gradient
+def clamp_from(g, x, min):
+    zero = e.const(0, g.dtype)
+    return lambda: choose(x >= min, g, zero), lambda: choose(x < min, g, zero)
+
+
+@pointwise(SAME, **_CLAMP)
+def clamp_to(x, max):
+    """The smaller of x and `max`"""
+    return e.minimum(x, max)
+
+
+@clamp_to.gradient
+def clamp_to(g, x, max):
+    zero = e.const(0, g.dtype)
+    return lambda: choose(x <= max, g, zero), lambda: choose(x > max, g, zero)
+
+
+@pointwise(SAME, **_CLAMP)
 def clamp_between(x, min, max):
     """x kept between `min` and `max`"""
     return e.minimum(e.maximum(x, min), max)
@@ -287,8 +315,8 @@ def clamp(input, min=None, max=None):
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     if max is None:
-        return clamp_min(input, min)
-    return clamp_max(input, max) if min is None else clamp_between(input, min, max)
+        return clamp_from(input, min)
+    return clamp_to(input, max) if min is None else clamp_between(input, min, max)
 
 
 # -- choices -----------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from .declare import FLOAT, SAME, composite, engine, pointwise
 from .refusal import accepts, no_kernel, tensors
 
 
-@pointwise(FLOAT, backward="DivBackward0")
+@pointwise(FLOAT, backward=lambda kinds: (  # torch multiplies by the reciprocal in 1 / x
+    "DivBackward0" if isinstance(kinds[0], dt.dtype) else "MulBackward0"))
 def true_divide(x, y):
     """x / y, in floating point"""
     return x / y
@@ -58,7 +59,12 @@ def floored_quotient(g):
     return None, None
 
 
-@pointwise(SAME, method=False, inplace=False, function_form=False, backward="RemainderBackward0",
+def _counted(name: str):
+    """torch's names of a step: its first form has a number for divisor, its second a tensor."""
+    return lambda kinds: f"{name}Backward{int(isinstance(kinds[1], dt.dtype))}"
+
+
+@pointwise(SAME, method=False, inplace=False, function_form=False, backward=_counted("Remainder"),
            check=accepts("remainder_cpu", "biuf"), said="remainder")
 def floored_remainder(x, y):
     """What x / y rounded down leaves; it has the sign of y"""
@@ -75,7 +81,7 @@ def floored_remainder(g, x, y):
     return g, lambda: -g * floored_quotient(x, y)
 
 
-@pointwise(SAME, method=False, inplace=False, function_form=False, backward="FmodBackward0",
+@pointwise(SAME, method=False, inplace=False, function_form=False, backward=_counted("Fmod"),
            check=tensors("fmod", "input", then=accepts("fmod_cpu", "biuf")), said="fmod")
 def truncated_remainder(x, y):
     """What x / y rounded towards zero leaves; it has the sign of x"""

@@ -55,7 +55,7 @@ def log10(g, x):
     return g / e.conj(x * math.log(10))
 
 
-@pointwise(FLOAT)
+@pointwise(FLOAT, backward="Log1PBackward0")
 def log1p(x):
     """log(1 + x), exact near 0"""
     return e.call("log1p", x)

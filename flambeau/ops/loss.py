@@ -204,13 +204,13 @@ def binary_cross_entropy_with_logits(input, target, weight=None, size_average=No
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
-@pointwise(SAME, said="kl_div", **_HIDDEN)
+@pointwise(SAME, said="kl_div", backward="SubBackward0", **_HIDDEN)
 def divergence(x, y):
     """y (log(y) - x)"""
     return registry["xlogy"](y, y) - y * x
 
 
-@pointwise(SAME, said="kl_div", **_HIDDEN)
+@pointwise(SAME, said="kl_div", backward="MulBackward0", **_HIDDEN)
 def divergence_of_logs(x, y):
     """exp(y) (y - x)"""
     return exp(y) * (y - x)

@@ -239,7 +239,12 @@ def unsqueeze(g, dim):
     return squeeze(g, dim)
 
 
-@as_view
+def _name_of_squeeze(bound) -> str:
+    dim = bound.get("dim")
+    return f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}"
+
+
+@as_view(backward=_name_of_squeeze)
 def squeeze(x, dim=None):
     """Drop dimensions of size 1."""
     if dim is None:
