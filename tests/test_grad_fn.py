@@ -1,5 +1,7 @@
 """Looking at the graph gives its steps torch's names, and changes nothing of what they do."""
 
+import pytest
+
 import flambeau as torch
 from flambeau.autograd.graph import Node
 
@@ -59,3 +61,14 @@ def test_a_step_can_be_called():
     leaf(g)
     leaf(g)
     torch.testing.assert_close(x.grad, 2 * g)
+
+
+@pytest.mark.parametrize(("told", "kind"), [(3, TypeError), (torch.ones(1), RuntimeError)])
+def test_a_hook_after_accumulation_returns_nothing(told, kind):
+    x = torch.ones(1, requires_grad=True)
+    handle = x.register_post_accumulate_grad_hook(lambda leaf: told)
+    with pytest.raises(kind, match="should return None|hook returned 'int'"):
+        (x * 2).sum().backward()
+    handle.remove()
+    (x * 2).sum().backward()
+    assert x.grad.item() == 4

@@ -166,8 +166,10 @@ class AccumulateGrad:
     next_functions = ()
 
     def register_hook(self, hook):
-        return Handle(self.variable.__dict__.setdefault("_accumulated", {}),
-                      lambda t: hook((), (t.grad,)))
+        def told(leaf: Tensor) -> None:
+            hook((), (leaf.grad,))
+
+        return Handle(self.variable.__dict__.setdefault("_accumulated", {}), told)
 
     def register_prehook(self, hook):
         return Handle(self.variable.__dict__.setdefault("_hooks", {}), lambda g: hook((g,)))
@@ -554,7 +556,12 @@ class Walk:
         g = again(g)  # a hook may have held on to it
         self.ops.accumulate(leaf, g, self.create)
         for hook in list(leaf.__dict__.get("_accumulated", {}).values()):
-            hook(leaf)
+            told = hook(leaf)
+            if told is not None:
+                if not isinstance(told, Tensor):
+                    raise TypeError("expected Variable, but hook returned "
+                                    f"'{type(told).__name__}'")
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 def _looked_at(leaf: Tensor) -> bool:
