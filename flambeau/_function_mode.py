@@ -25,8 +25,8 @@ SPACES = ("flambeau", "flambeau.functional", "flambeau.nn.functional", "flambeau
 STATE = ("are_", "autocast_", "broadcast_shapes", "can_cast", "clear_", "compile", "from_dlpack",
          "get_", "init", "is_anomaly", "is_autocast", "is_deterministic", "is_grad",
          "is_inference_", "is_storage", "is_tensor", "is_warn", "load", "manual_seed",
-         "promote_types", "save", "seed", "set_", "thread_safe_generator", "to_dlpack", "typename",
-         "use_", "vmap")
+         "promote_types", "save", "seed", "set_", "sym_", "thread_safe_generator", "to_dlpack",
+         "typename", "use_", "vmap")
 #: what Python itself asks of a class, and what makes tensors of one
 ALONE = frozenset("""__new__ __init__ __getattribute__ __setattr__ __delattr__ __hash__ __class__
     __init_subclass__ __subclasshook__ __torch_function__ __dir__ __sizeof__ __reduce__
