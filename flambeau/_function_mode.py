@@ -202,12 +202,12 @@ class Names:
 
     def begin(self) -> None:
         with self.lock:
-            self.users += 1
-            if self.users == 1:
+            if not self.users:
                 if self.size != len(sys.modules):
                     self._collect()
                 for owner, name, _, seen in self.rows:
                     setattr(owner, name, seen)
+            self.users += 1
 
     def end(self) -> None:
         with self.lock:

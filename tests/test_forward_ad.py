@@ -143,3 +143,29 @@ def test_jacobians_by_columns(strategy):
     second = torch.autograd.functional.hessian(lambda x: x.pow(3).sum(), x, vectorize=True,
                                                outer_jacobian_strategy=strategy)
     torch.testing.assert_close(second.reshape(6, 6).diagonal(), 6 * x.reshape(-1))
+
+
+def test_gradcheck_of_tangents():
+    x, y = (torch.randn(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    z = torch.randn(2, dtype=torch.complex128, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, y: (x * y, x.sum()), (x, y), check_forward_ad=True)
+    assert torch.autograd.gradcheck(lambda z: z * z.conj() + 2j * z, (z,), check_forward_ad=True)
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+        @staticmethod
+        def jvp(ctx, t):
+            return t * 3
+
+    assert torch.autograd.gradcheck(Wrong.apply, (x,))
+    with pytest.raises(RuntimeError, match="computed with forward mode mismatch"):
+        torch.autograd.gradcheck(Wrong.apply, (x,), check_forward_ad=True)
+    with pytest.raises(AssertionError, match="at least one of"):
+        torch.autograd.gradcheck(Wrong.apply, (x,), check_backward_ad=False)
