@@ -98,6 +98,13 @@ from .engine.settings import (
     set_num_threads,
     set_printoptions,
     set_warn_always,
+    sym_float,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sum,
     typename,
     use_deterministic_algorithms,
 )

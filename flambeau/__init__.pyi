@@ -34,8 +34,10 @@ from . import export as export
 from . import fft as fft
 from . import func as func
 from . import functional as functional
+from . import futures as futures
 from . import hub as hub
 from . import jit as jit
+from . import library as library
 from . import linalg as linalg
 from . import mps as mps
 from . import multiprocessing as multiprocessing
@@ -3442,6 +3444,27 @@ def swapaxes(input: Tensor, dim0: _Any, dim1: _Any) -> Tensor:
 def swapdims(input: Tensor, dim0: _Any, dim1: _Any) -> Tensor:
     """Swap two dimensions; no data moves."""
 
+def sym_float(a: _Any) -> _float:
+    """A size as a float."""
+
+def sym_int(a: _Any) -> _int:
+    """The integer that a size is, towards zero."""
+
+def sym_ite(b: _Any, t: _Any, f: _Any) -> _Any:
+    """t if the condition holds, else f."""
+
+def sym_max(a: _Any, b: _Any) -> _Any:
+    """The larger of two sizes; a float if one of them is."""
+
+def sym_min(a: _Any, b: _Any) -> _Any:
+    """The smaller of two sizes; a float if one of them is."""
+
+def sym_not(a: _Any) -> _bool:
+    """The opposite of a condition on sizes."""
+
+def sym_sum(args: _Any) -> _int:
+    """The sum of many sizes."""
+
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix."""
 
@@ -4349,6 +4372,13 @@ __all__ = [
     "svd_lowrank",
     "swapaxes",
     "swapdims",
+    "sym_float",
+    "sym_int",
+    "sym_ite",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sum",
     "t",
     "t_copy",
     "take",

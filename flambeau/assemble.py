@@ -240,6 +240,14 @@ def install() -> None:
             if "." not in alias and hasattr(Tensor, name + suffix):
                 setattr(Tensor, alias + suffix, getattr(Tensor, name + suffix))
     subclass.install(registry, functions)
+    declarations.namespaces.namespace("aten")._find = _of_aten
+
+
+def _of_aten(name: str):
+    """The op that torch.ops.aten has under a name: a public function, or a method."""
+    return functions.get(name) or functions.get(f"nn.functional.{name}") or (
+        functions.get(name.replace("linalg_", "linalg.", 1)) or functions.get(
+            name.replace("fft_", "fft.", 1)) or getattr(Tensor, name, None))
 
 
 def _attribute_setter(run):

@@ -1,8 +1,10 @@
 """Models that leave Python: graphs of op calls, saved programs, machine code."""
 
+import copy
 import ctypes
 import io
 import itertools
+import pickle
 import shutil
 import subprocess
 import sys
@@ -175,7 +177,7 @@ def test_what_cannot_be_traced_or_saved_says_so(tmp_path):
         jit.script(3)
 
 
-def test_script_hands_back_what_it_gets():
+def test_scripted_functions_and_modules_run_as_they_are():
     @jit.script
     def double(x: torch.Tensor) -> torch.Tensor:
         if jit.is_scripting():
@@ -184,7 +186,79 @@ def test_script_hands_back_what_it_gets():
 
     assert torch.equal(double(torch.ones(2)), torch.full((2,), 2.0))
     model = nn.Linear(2, 2)
-    assert jit.script(model) is model and issubclass(jit.ScriptModule, nn.Module)
+    scripted = jit.script(model)
+    assert isinstance(scripted, jit.ScriptModule) and isinstance(scripted, nn.Linear)
+    assert scripted.weight is model.weight and jit.script(scripted) is scripted
+    assert scripted.original_name == "Linear" and "linear" in scripted.code
+    x = torch.randn(3, 2)
+    assert torch.equal(scripted(x), model(x))
+    assert torch.equal(copy.deepcopy(scripted)(x), model(x))
+    assert torch.equal(pickle.loads(pickle.dumps(scripted))(x), model(x))
+
+
+@pytest.mark.parametrize("name", ["linear", "convolution", "recurrent", "embedding"])
+def test_scripted_modules_are_saved_without_having_been_called(name, tmp_path):
+    model, x = {
+        "linear": (nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(5, 4)),
+        "convolution": (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten()),
+                        torch.randn(2, 3, 32, 32)),
+        "recurrent": (nn.GRU(3, 5, batch_first=True), torch.randn(2, 7, 3)),
+        "embedding": (nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 2)), torch.tensor([[1, 8]])),
+    }[name]
+    model.eval()
+    jit.script(model).save(tmp_path / "model.pt")
+    loaded = jit.load(tmp_path / "model.pt")
+    assert isinstance(loaded, jit.ScriptModule)
+    for found, wanted in zip(outputs(loaded(x)), outputs(model(x)), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.drop = nn.Linear(3, 3), nn.Dropout(0.5)
+
+    def forward(self, x, y):
+        return self.drop(self.layer(x)) + y
+
+
+def test_scripted_modules_are_saved_as_they_were_called(tmp_path):
+    scripted = jit.script(TwoInputs().eval())
+    with pytest.raises(RuntimeError, match="call the scripted TwoInputs once"):
+        scripted.save(tmp_path / "m.pt")
+    x, y = torch.randn(2, 3), torch.randn(2, 3)
+    expected = scripted(x, y)
+    jit.save(scripted, tmp_path / "m.pt", {"note": "kept"})
+    extra = {"note": ""}
+    torch.testing.assert_close(jit.load(tmp_path / "m.pt", _extra_files=extra)(x, y), expected)
+    assert extra["note"] in ("kept", b"kept")
+    given = jit.script(TwoInputs().eval(), example_inputs=[(x, y)])
+    given.save(tmp_path / "n.pt")
+    torch.testing.assert_close(jit.load(tmp_path / "n.pt")(x, y), given(x, y))
+    scripted.train()
+    with pytest.raises(RuntimeError, match=r"call \.eval\(\) on it first"):
+        scripted.save(tmp_path / "m.pt")
+    assert scripted.training and scripted.drop.training
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x - 1
+
+
+def test_what_reads_values_is_not_saved_as_if_it_did_not(tmp_path):
+    scripted = jit.script(Branching())
+    scripted(torch.ones(2))
+    with pytest.raises(RuntimeError, match="reads the value of a tensor"):
+        scripted.save(tmp_path / "m.pt")
+
+    @jit.script
+    def shifted(x):
+        return x + x.shape[0]
+
+    shifted(torch.ones(4))
+    shifted.save(tmp_path / "f.pt")
+    assert torch.equal(jit.load(tmp_path / "f.pt")(torch.ones(6)), torch.full((6,), 7.0))
 
 
 # -- machine code ----------------------------------------------------------------------------------

@@ -4,18 +4,19 @@ import flambeau
 
 from . import config
 
-__all__ = ["allow_in_graph", "config", "disable", "explain", "graph_break", "is_compiling",
-           "mark_dynamic", "optimize", "reset"]
+__all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "explain",
+           "graph_break", "is_compiling", "list_backends", "mark_dynamic", "optimize", "reset",
+           "set_stance", "substitute_in_graph"]
 
+allow_in_graph = flambeau.compiler.allow_in_graph
+assume_constant_result = flambeau.compiler.assume_constant_result
+list_backends = flambeau.compiler.list_backends
+set_stance = flambeau.compiler.set_stance
+substitute_in_graph = flambeau.compiler.substitute_in_graph
 disable = flambeau.compiler.disable
 explain = flambeau.compiler.explain
 is_compiling = flambeau.compiler.is_compiling
 reset = flambeau.compiler.reset
-
-
-def allow_in_graph(fn):
-    """The function, or functions, themselves: what they call is recorded like anything else."""
-    return [allow_in_graph(each) for each in fn] if isinstance(fn, (list, tuple)) else fn
 
 
 def graph_break(msg: str = "") -> None:

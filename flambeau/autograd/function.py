@@ -139,7 +139,10 @@ class _FunctionBase(FunctionCtx):
             raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
         if lazily_traced():
             return plainly(cls.apply, *args)
-        ctx = cls._context()
+        return cls._applied(cls._context(), args)
+
+    @classmethod
+    def _applied(cls, ctx, args):
         wanted = tuple(isinstance(a, Tensor) and a.node is not None for a in args)
         ctx.needs_input_grad = wanted if modes.grad else (False,) * len(args)
         recording = modes.grad and any(wanted)

@@ -117,16 +117,58 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False,
              strategy="reverse-mode"):
     """The derivative of every number func returns with respect to every number it is given."""
-    if strategy not in ("reverse-mode", "forward-mode"):
-        raise AssertionError('Expected strategy to be either "reverse-mode" or "forward-mode".')
+    _check_strategy(strategy, create_graph, strict, vectorize)
     with flambeau.enable_grad():
         several_in, inputs = _as_tuple(inputs, "inputs", "jacobian")
         inputs = _fresh(inputs, create_graph)
         several_out, outputs = _as_tuple(func(*inputs), "outputs", "jacobian")
         _check_outputs(outputs, strict)
-        rows = [_rows(out, inputs, create_graph, strict) for out in outputs]
+        rows = _columns(outputs, inputs) if strategy == "forward-mode" else [
+            _rows(out, inputs, create_graph, strict) for out in outputs]
     rows = [row if several_in else row[0] for row in rows]
     return _result(rows, several_out, create_graph)
+
+
+def _check_strategy(strategy: str, create_graph: bool, strict: bool, vectorize: bool) -> None:
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your '
+            'function has more outputs than inputs, "forward-mode" tends to be more performant. '
+            'Otherwise, prefer to use "reverse-mode".')
+    called = "torch.autograd.functional.jacobian"
+    if strategy == "forward-mode":
+        if create_graph:
+            raise NotImplementedError(
+                f"{called}: `create_graph=True` and `strategy=\"forward-mode\"` are not supported "
+                "together (yet). Please either set `create_graph=False` or "
+                '`strategy="reverse-mode"`.')
+        if strict:
+            raise RuntimeError(
+                f"{called}: `strict=True` and `strategy=\"forward-mode\"` are not supported "
+                'together (yet). Please either set `strict=False` or `strategy="reverse-mode"`.')
+        if not vectorize:
+            raise NotImplementedError("Computing Jacobian using forward-AD or forward-over-reverse "
+                                      "Hessian is only implemented for `vectorize=True`.")
+    if strict and vectorize:
+        raise RuntimeError(f"{called}: `strict=True` and `vectorized=True` are not supported "
+                           "together. Please either set `strict=False` or `vectorize=False`.")
+
+
+def _columns(outputs, inputs):
+    """The Jacobian one number of the inputs after the other, for functions with few of them."""
+    weights = tuple(flambeau.zeros_like(o, requires_grad=True) for o in outputs)
+    pulled = _gradients(outputs, inputs, weights, True)
+    zeros = tuple(flambeau.zeros_like(x) for x in inputs)
+    rows: list[list] = [[] for _ in outputs]
+    for k, x in enumerate(inputs):
+        basis = flambeau.eye(x.numel(), dtype=x.dtype).reshape(-1, *x.shape)
+        columns = [_gradients(pulled, weights, (*zeros[:k], e, *zeros[k + 1:]), False)
+                   for e in basis]
+        for j, out in enumerate(outputs):
+            whole = [column[j] for column in columns]
+            rows[j].append(flambeau.stack(whole, -1).reshape(*out.shape, *x.shape) if whole else
+                           flambeau.zeros(*out.shape, *x.shape, dtype=x.dtype))
+    return [tuple(row) for row in rows]
 
 
 def _rows(out, inputs, create_graph: bool, strict: bool):
@@ -146,12 +188,15 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
             outer_jacobian_strategy="reverse-mode"):
     """The second derivative of a function that returns one number."""
     several_in, inputs = _as_tuple(inputs, "inputs", "hessian")
+    if outer_jacobian_strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
 
     def gradient(*inner):
         return jacobian(lambda *x: _one_number(func(*x), "hessian"), inner, create_graph=True,
                         strict=strict)
 
-    found = jacobian(gradient, inputs, create_graph=create_graph, strict=strict)
+    found = jacobian(gradient, inputs, create_graph=create_graph, strict=strict,
+                     vectorize=vectorize, strategy=outer_jacobian_strategy)
     return found if several_in else found[0][0]
 
 

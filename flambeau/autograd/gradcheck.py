@@ -32,13 +32,51 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
               check_batched_grad=False, check_batched_forward_grad=False, check_forward_ad=False,
               check_backward_ad=True, fast_mode=False, masked=None):
     """Whether the gradients of func agree with small differences; raises GradcheckError if not."""
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be "
+                             "True")
     try:
-        _check(func, inputs, eps, atol, rtol, nondet_tol, check_grad_dtypes)
+        if check_backward_ad:
+            _check(func, inputs, eps, atol, rtol, nondet_tol, check_grad_dtypes)
+        if check_forward_ad:
+            _check_forward(func, inputs, eps, atol, rtol)
     except GradcheckError:
         if raise_exception:
             raise
         return False
     return True
+
+
+def _check_forward(func, inputs, eps, atol, rtol) -> None:
+    """Tangents against the same differences."""
+    inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    watched = [x for x in _tensors(inputs) if x.requires_grad]
+    for number, out in enumerate(_outputs(func, inputs)):
+        for k, x in enumerate(watched):
+            found = _columns(func, inputs, number, x, out)
+            numeric = _numeric(func, inputs, number, x, eps, out)
+            if not np.allclose(found, numeric, rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(
+                    f"Jacobian computed with forward mode mismatch for output {number} with "
+                    f"respect to input {k},\nnumerical:{numeric}\nanalytical:{found}\n")
+
+
+def _columns(func, inputs, number, x, out) -> np.ndarray:
+    """One row per number of the output, one column per number of x, by tangents."""
+    forward = flambeau.autograd.forward_ad
+    height = _real_view(out.detach().numpy()).size
+    columns = []
+    for place in range(x.numel()):
+        for weight in [1.0, 1.0j] if x.dtype.is_complex else [1.0]:
+            along = np.zeros(x.numel(), x.detach().numpy().dtype)
+            along[place] = weight
+            with forward.dual_level():
+                dual = forward.make_dual(x.detach(), flambeau.tensor(along).reshape(x.shape))
+                moved = _outputs(func, tuple(dual if a is x else a for a in inputs))[number]
+                tangent = forward.unpack_dual(moved).tangent
+                columns.append(np.zeros(height) if tangent is None else
+                               _real_view(np.array(tangent.detach().numpy())))
+    return np.array(columns, np.float64).reshape(len(columns), height).T
 
 
 def _check(func, inputs, eps, atol, rtol, nondet_tol, check_dtypes) -> None:

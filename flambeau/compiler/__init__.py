@@ -22,15 +22,26 @@ from __future__ import annotations
 
 from .api import (
     Compiled,
+    allow_in_graph,
+    assume_constant_result,
     compile,
     compile_in_place,
+    cudagraph_mark_step_begin,
     disable,
     explain,
+    get_default_backend,
     is_compiling,
     is_dynamo_compiling,
     is_exporting,
+    list_backends,
+    nested_compile_region,
     reset,
+    set_default_backend,
+    set_stance,
+    substitute_in_graph,
 )
 
-__all__ = ["Compiled", "compile", "compile_in_place", "disable", "explain", "is_compiling",
-           "is_dynamo_compiling", "is_exporting", "reset"]
+__all__ = ["Compiled", "allow_in_graph", "assume_constant_result", "compile", "compile_in_place",
+           "cudagraph_mark_step_begin", "disable", "explain", "get_default_backend", "is_compiling",
+           "is_dynamo_compiling", "is_exporting", "list_backends", "nested_compile_region", "reset",
+           "set_default_backend", "set_stance", "substitute_in_graph"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
+import inspect
 import threading
 import warnings
 import weakref
@@ -320,6 +322,141 @@ def is_compiling() -> bool:
 
 
 is_dynamo_compiling = is_compiling
+
+
+# -- how to compile --------------------------------------------------------------------------------
+
+
+def _eagerly(self, *args, **kwargs):
+    return self.function(*args, **kwargs)
+
+
+def _on_known_paths(self, *args, **kwargs):
+    before = self.report.captured
+    result = _as_ever(self, *args, **kwargs)
+    if before and self.report.captured > before:
+        raise RuntimeError("Detected recompile when torch.compile stance is 'fail_on_recompile'. "
+                           f"function name: '{self.report.name}'. flambeau.compiler.explain shows "
+                           "where its paths part.")
+    return result
+
+
+_as_ever = Compiled.__call__
+#: what a call of a compiled function does; where a path is new, all but two learn it: the results
+#: are the same as those of running eagerly once
+STANCES = {"default": _as_ever, "force_eager": _eagerly, "fail_on_recompile": _on_known_paths,
+           "eager_on_recompile": _as_ever, "eager_then_compile": _as_ever,
+           "aot_eager_then_compile": _as_ever}
+
+
+class set_stance(contextlib.ContextDecorator):
+    """How compiled functions run, from here on, in a context or in a function.
+
+    >>> import flambeau
+    >>> with set_stance("force_eager"):
+    ...     flambeau.compile(lambda x: x + 1)(flambeau.ones(1))  # runs as it is written
+    tensor([2.])
+    """
+
+    current = "default"
+
+    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False,
+                 force_backend=None):
+        if stance not in STANCES:
+            raise RuntimeError(f"invalid torch.compile stance '{stance}'")
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
+        if eager.tracing():
+            raise RuntimeError("set_stance: a compiled function cannot change how it is compiled")
+        self.stance, self.before = stance, set_stance.current
+        self._take(stance)
+
+    @staticmethod
+    def _take(stance: str) -> None:
+        # Calls go by the class, so that none has to ask how it is to run.
+        set_stance.current = stance
+        Compiled.__call__ = STANCES[stance]  # type: ignore[method-assign]
+
+    def __call__(self, function):
+        self._take(self.before)  # until the function is called
+        return super().__call__(function)
+
+    def __enter__(self):
+        self._take(self.stance)
+        return self
+
+    def __exit__(self, *failure):
+        self._take(self.before)
+
+
+def cudagraph_mark_step_begin() -> None:
+    """A step of training or inference begins: nothing is kept from the one before it."""
+
+
+def allow_in_graph(fn):
+    """The function, or functions: any may be part of a program, since real Python runs."""
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(each) for each in fn]
+    if not callable(fn):
+        raise AssertionError("allow_in_graph expects a callable")
+    return fn
+
+
+def assume_constant_result(fn):
+    """The function: what it computes without tensors is a constant of the path it is on."""
+    return fn
+
+
+def nested_compile_region(fn=None, **options):
+    """The function: what is called twice is compiled once anyhow."""
+    return (lambda function: function) if fn is None else fn
+
+
+def substitute_in_graph(original_fn, *, can_constant_fold_through: bool = False,
+                        skip_signature_check: bool = False):
+    """Decorator of a form of a function that could be traced: the original can, so it is kept."""
+    if not callable(original_fn):
+        raise TypeError(f"substitute_in_graph expects a function but got {type(original_fn)}")
+
+    def decorate(traceable_fn):
+        if not callable(traceable_fn):
+            raise TypeError("@substitute_in_graph(...) expects a function but got "
+                            f"{type(traceable_fn)}")
+        if not skip_signature_check:
+            _check_signatures(original_fn, traceable_fn)
+        return traceable_fn
+
+    return decorate
+
+
+def _check_signatures(original, traceable) -> None:
+    try:
+        wanted = inspect.signature(original)
+    except ValueError:
+        return
+    given = inspect.signature(traceable)
+    parts = [[(p.name, p.kind, p.default) for p in s.parameters.values()] for s in (wanted, given)]
+    if parts[0] != parts[1]:
+        raise TypeError(f"Signature mismatch between {original} and {traceable}: {wanted} != "
+                        f"{given}")
+
+
+BACKENDS = {"eager": ("debug",), "inductor": ()}
+
+
+def list_backends(exclude_tags=("debug", "experimental")) -> list[str]:
+    """Names that `compile(backend=...)` is meant to be given; there is one way to compile here."""
+    left_out = set(exclude_tags or ())
+    return [name for name, tags in BACKENDS.items() if not left_out.intersection(tags)]
+
+
+def get_default_backend() -> str:
+    """The backend of compile() where none is named."""
+    return "inductor"
+
+
+def set_default_backend(backend) -> None:
+    """Accepted: there is one way to compile here."""
 
 
 def is_exporting() -> bool:

@@ -48,7 +48,7 @@ def reduce_ex(self, protocol):
 
 
 #: what the library keeps in a tensor's dictionary
-PRIVATE = frozenset(("_hooks", "_accumulated", "_retains", "_views", "_room"))
+PRIVATE = frozenset(("_hooks", "_accumulated", "_retains", "_tangent", "_views", "_room"))
 
 
 def own_attributes(x: Tensor) -> dict:

@@ -145,7 +145,7 @@ class ChangedSlice:
         self.step, self.sig, self.offset = step, sig, offset
 
     def name(self) -> str:
-        return "CopySlices"
+        return "torch::autograd::CopySlices"
 
     def pull(self, node, g):
         base_sig = node.kept[0] if node.kept else kept_values(node)[0]
@@ -340,7 +340,7 @@ class CopyBack:
         self.sig = sig
 
     def name(self) -> str:
-        return "CopyBackwards"
+        return "torch::autograd::CopyBackwards"
 
     def pull(self, node, g):
         if node.parents[1] is None:

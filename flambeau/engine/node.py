@@ -32,16 +32,24 @@ class Node:
     extra: Any  # None, or a dict: hooks, attributes and whatever else few steps have
 
     def name(self) -> str:
+        """What torch calls this step."""
         found = self.back.name()
         return found if isinstance(found, str) else found(self)
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{type(named(self)).__name__} object at {id(self):#x}>"
 
     @property
     def next_functions(self) -> tuple:
         """((node, number of its result), ...): where gradients go."""
         return tuple(_described(parent) for parent in self.parents)
+
+    def __call__(self, *grads):
+        """The gradients of what this step was given, from those of its results."""
+        g = grads[0] if len(self.sigs) == 1 else list(grads)
+        pull = getattr(self.back, "carefully", None) if modes.grad else None
+        found = tuple((pull or self.back.pull)(self, g))
+        return found[0] if len(found) == 1 else found
 
     def more(self, name: str) -> dict:
         """A table of this step's own, made when first asked for."""
@@ -80,6 +88,23 @@ class SeveralResults(Node):
     __slots__ = ()
 
 
+_classes: dict[tuple[type, str], type] = {}
+
+
+def named(node: Any) -> Any:
+    """A step that somebody looks at: from now on its class has the name that torch gives it.
+
+    Steps are made by the million and hardly ever looked at, so none is made with such a class.
+    """
+    kind = type(node)
+    if kind is Node or kind is SeveralResults:
+        name = node.name().rpartition("::")[2]
+        if (kind, name) not in _classes:
+            _classes[kind, name] = type(name, (kind,), {"__slots__": (), "__module__": "builtins"})
+        node.__class__ = _classes[kind, name]
+    return node
+
+
 fronts = native.Fronts(Node)
 next_sequence = fronts.next_sequence  # one count for steps recorded natively and in Python
 Native.inferring = fronts.inferring
@@ -103,32 +128,40 @@ class Edge:
 
 
 class AccumulateGrad:
-    """What `next_functions` shows for a leaf."""
+    """What `next_functions` shows for a leaf: one object, as long as somebody holds it."""
 
-    def __init__(self, variable: Tensor):
-        self.variable = variable
+    _alive: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+
+    def __new__(cls, variable: Tensor):
+        found = cls._alive.get(id(variable))
+        if found is None:
+            found = cls._alive[id(variable)] = object.__new__(cls)
+            found.variable = variable
+        return found
+
+    variable: Any
 
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
 
     def __repr__(self) -> str:
-        return "<AccumulateGrad object>"
+        return f"<AccumulateGrad object at {id(self):#x}>"
+
+    def __call__(self, grad: Tensor) -> None:
+        """Add to the leaf's gradient."""
+        have = self.variable.grad
+        self.variable.grad = again(grad) if have is None else have + grad
 
     next_functions = ()
 
     def register_hook(self, hook):
-        return Handle(self.variable.__dict__.setdefault("_accumulated", {}),
-                      lambda t: hook((), (t.grad,)))
+        def told(leaf: Tensor) -> None:
+            hook((), (leaf.grad,))
+
+        return Handle(self.variable.__dict__.setdefault("_accumulated", {}), told)
 
     def register_prehook(self, hook):
         return Handle(self.variable.__dict__.setdefault("_hooks", {}), lambda g: hook((g,)))
-
-    def __eq__(self, other):
-        return isinstance(other, AccumulateGrad) and other.variable is self.variable
-
-    def __hash__(self):
-        return id(self.variable)
-
 
 class Handle:
     """What registering a hook returns; `remove()` takes the hook away."""
@@ -169,7 +202,7 @@ def _described(parent):
         return (None, 0)
     if isinstance(parent, Tensor):
         return (AccumulateGrad(parent), 0)
-    return (parent.node, parent.number) if type(parent) is Edge else (parent, 0)
+    return (named(parent.node), parent.number) if type(parent) is Edge else (named(parent), 0)
 
 
 def again(g: Tensor) -> Tensor:
@@ -343,7 +376,8 @@ class Walk:
     def give(self, edge, g) -> None:
         """Add to the gradient of what an edge leads to."""
         kind = type(edge)
-        if kind is Node:
+        if kind is Node or (kind is not Edge and isinstance(edge, Node)
+                            and not isinstance(edge, SeveralResults)):  # looked at by somebody
             if self.useful is not None and edge not in self.useful and (
                     _key(edge) not in self.targets):
                 return
@@ -355,7 +389,7 @@ class Walk:
                 self.pending[edge] = self.ops.add(have, g)
         elif kind is Edge:
             self._give_numbered(edge.node, edge.number, g)
-        elif kind is SeveralResults:
+        elif isinstance(edge, SeveralResults):
             self._give_numbered(edge, 0, g)
         else:
             self._give_leaf(edge, g)
@@ -513,7 +547,12 @@ class Walk:
         g = again(g)  # a hook may have held on to it
         self.ops.accumulate(leaf, g, self.create)
         for hook in list(leaf.__dict__.get("_accumulated", {}).values()):
-            hook(leaf)
+            told = hook(leaf)
+            if told is not None:
+                if not isinstance(told, Tensor):
+                    raise TypeError("expected Variable, but hook returned "
+                                    f"'{type(told).__name__}'")
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 def _looked_at(leaf: Tensor) -> bool:

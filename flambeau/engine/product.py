@@ -299,7 +299,9 @@ class ProductBack:
         self.op, self.x, self.w = op, x, w
 
     def name(self) -> str:
-        return "BmmBackward0" if self.op.name == "bmm" else _NAMES.get((self.x.rank, self.w.rank), "UnsafeViewBackward0")
+        if self.op.name == "bmm":
+            return "BmmBackward0"
+        return _NAMES.get((self.x.rank, self.w.rank), "UnsafeViewBackward0")
 
     __repr__ = name
 

@@ -17,7 +17,7 @@ from . import backward as bw
 from . import convert, inplace
 from .eager import engine, lazily_traced, plainly, settle, tracers
 from .modes import gradient_watchers, modes
-from .node import Edge, Handle
+from .node import Edge, Handle, named
 from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
 
 
@@ -53,6 +53,10 @@ def _set_grad(x: Tensor, value) -> None:
     for tell in gradient_watchers:
         tell((x,))
     x._grad = value
+
+
+def _grad_fn(x: Tensor):
+    return named(_node_of(x))
 
 
 def _node_of(x: Tensor):
@@ -94,7 +98,7 @@ PROPERTIES: dict[str, tuple[Any, Any]] = {
     "nbytes":        (attrgetter("sig.nbytes"), None),
     "requires_grad": (lambda x: x.node is not None, lambda x, v: inplace.set_requires_grad(x, v)),
     "grad":          (_grad, _set_grad),
-    "grad_fn":       (_node_of, None),
+    "grad_fn":       (_grad_fn, None),
     "is_leaf":       (lambda x: x.node is None or x.node is LEAF, None),
     "data":          (_data, _set_data),
     "_base":         (base_of, None),
@@ -289,12 +293,15 @@ def show(x: Tensor, *, tensor_contents=None) -> str:
     kind = type(x)
     parameter = kind.__name__ == "Parameter"
     array = None if on_meta else convert.to_array(inplace.detached(x))
-    return printing.tensor_text(
+    text = printing.tensor_text(
         array, x.sig.dtype.name, options=Printing.options,
         default_dtype_name=dt.default_float().name, shape=tuple(x.sig.shape),
         device="meta" if on_meta else None, requires_grad=x.node is LEAF,
-        grad_fn_name=node.name() if node is not None else None, is_parameter=parameter,
+        grad_fn_name=None if node is None else node.name().rpartition("::")[2],
+        is_parameter=parameter,
         prefix="tensor(" if kind is Tensor or parameter else f"{kind.__name__}(")
+    tangent = x.__dict__.get("_tangent") if x.sig.tag is not None else None  # of forward mode
+    return text if tangent is None else f"{text[:-1]}, tangent={show(tangent)})"
 
 
 def format_one(x: Tensor, spec: str) -> str:

@@ -301,6 +301,41 @@ def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
     modes.anomaly, modes.anomaly_check_nan = mode, check_nan
 
 
+def sym_int(a) -> int:
+    """The integer that a size is, towards zero."""
+    return int(a)
+
+
+def sym_float(a) -> float:
+    """A size as a float."""
+    return float(a)
+
+
+def sym_not(a) -> bool:
+    """The opposite of a condition on sizes."""
+    return not a
+
+
+def sym_max(a, b):
+    """The larger of two sizes; a float if one of them is."""
+    return max(float(a), float(b)) if isinstance(a, float) or isinstance(b, float) else max(a, b)
+
+
+def sym_min(a, b):
+    """The smaller of two sizes; a float if one of them is."""
+    return min(float(a), float(b)) if isinstance(a, float) or isinstance(b, float) else min(a, b)
+
+
+def sym_sum(args) -> int:
+    """The sum of many sizes."""
+    return sum(args)
+
+
+def sym_ite(b, t, f):
+    """t if the condition holds, else f."""
+    return t if b else f
+
+
 class OutOfMemoryError(RuntimeError):
     """An accelerator has no memory left."""
 

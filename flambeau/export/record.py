@@ -19,7 +19,7 @@ from flambeau.nn.parameter import is_lazy
 from flambeau.nn.utils import rnn
 
 from ..compiler.phantom import plain, traced
-from ..engine import eager, inplace, subclass
+from ..engine import eager, inplace, storage, subclass
 from ..engine.create import Named
 from ..engine.indexing import getitem_op, setitem_op
 from ..engine.tensor import Tensor
@@ -383,6 +383,21 @@ class Input:
 
     def __init__(self, number: int):
         self.number = number
+
+
+@contextlib.contextmanager
+def refusing_reads():
+    """Inside, a model that reads a value is refused: another value might lead elsewhere."""
+    def refuse() -> None:
+        if recording():
+            raise NotRecorded("the model reads the value of a tensor, and a program that is "
+                              "recorded from one call cannot decide by others")
+
+    storage.readers.append(refuse)
+    try:
+        yield
+    finally:
+        storage.readers.remove(refuse)
 
 
 def recording() -> bool:

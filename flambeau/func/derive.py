@@ -78,27 +78,64 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False
     Found by going back twice: the product with cotangents is linear in them, and its transpose
     is the one that is wanted.
     """
+    _check_tangents(primals, tangents)
     with _Level() as level:
-        fresh = level.fresh(tuple(primals))
-        out, aux = _parted(func(*fresh), has_aux)
-        outs = tree.leaves(out)
-        seeds = [flambeau.zeros_like(o, requires_grad=True) for o in outs]
-        back = level.gradients(outs, fresh, seeds)
-        pairs = [(b, t) for b, t in zip(back, tree.leaves(tuple(tangents)), strict=True)
-                 if b.requires_grad]
-        level.own.update(map(id, seeds))
-        level.kept += seeds
-        pushed = _gradient([b for b, _ in pairs], seeds, [t for _, t in pairs],
-                           create_graph=True, allow_unused=True) if pairs else [None] * len(outs)
-        product = tree.filled(out, [flambeau.zeros_like(o) if p is None else p
-                                    for o, p in zip(outs, pushed, strict=True)])
-        out, product, aux = level.left((out, product, aux))
+        out, aux, push = level.linear(func, primals, has_aux)
+        out, product, aux = level.left((out, push(tree.leaves(tangents)), aux))
     return (out, product, aux) if has_aux else (out, product)
 
 
+def _check_tangents(primals: Any, tangents: Any) -> None:
+    called = "jvp(f, primals, tangents)"
+    if not isinstance(primals, tuple):
+        raise RuntimeError(f"{called}: Expected primals to be a tuple. E.g. it should be valid to "
+                           "call f(*primals).")
+    shapes = tree.tree_structure(primals), tree.tree_structure(tangents)
+    if shapes[0] != shapes[1]:
+        raise RuntimeError(f"{called}: Expected primals and tangents to have the same python "
+                           "structure. For example, if primals is a tuple of 3 tensors, tangents "
+                           f"also must be. Got primals with structure {shapes[0]} and tangents "
+                           f"with structure {shapes[1]}")
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not tree.leaves(given):
+            raise RuntimeError(f"{called}: Expected {name} to contain at least one Tensor.")
+        for x in tree.leaves(given):
+            if not isinstance(x, Tensor):
+                raise RuntimeError(f"{called}: Expected {name} to contain only Tensors, got "
+                                   f"unsupported type {type(x)}")
+    for x, t in zip(tree.leaves(primals), tree.leaves(tangents), strict=True):
+        if x.shape != t.shape:
+            raise RuntimeError("Trying to set a forward gradient that has a different size than "
+                               "that of the original Tensor, this is not supported. Tensor is of "
+                               f"size {list(x.shape)} while the given forward gradient is of size "
+                               f"{list(t.shape)}.")
+
+
 def linearize(func: Callable, *primals: Any) -> tuple:
-    """(func(*primals), the function that takes tangents to their products with the Jacobian)."""
-    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
+    """(func(*primals), the function that takes tangents to their products with the Jacobian).
+
+    func is run once; its graph is kept, and every call of the function goes through it.
+    """
+    with _Level() as level:
+        out, _, push = level.linear(func, primals, False)
+    inputs, shape = tree.leaves(primals), tree.tree_structure(primals)
+
+    def product(*tangents: Any) -> Any:
+        given = tree.leaves(tangents)
+        if tree.tree_structure(tangents) != shape:
+            raise RuntimeError(f"Expected the tangents {tree.tree_structure(tangents)} to have the "
+                               f"same argspec as the primals {shape}")
+        for k, (x, t) in enumerate(zip(inputs, given, strict=True)):
+            for what in ("shape", "device", "dtype"):
+                if getattr(x, what) != getattr(t, what):
+                    raise RuntimeError(f"tangent:{k} with {what} {getattr(t, what)} in flattened "
+                                       f"pytree doesn't match the {what} {getattr(x, what)} of "
+                                       "the corresponding primal.")
+        with flambeau.enable_grad():
+            found = push(given)
+        return level.left(found)
+
+    return level.left(out), product
 
 
 def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False,
@@ -183,6 +220,10 @@ class _Level:
             if not isinstance(x, Tensor):
                 raise ValueError("expected the arguments that are differentiated to be tensors, "
                                  f"got {type(x).__name__}")
+            if "_tangent" in x.__dict__:
+                raise RuntimeError("func: a dual tensor of a level of forward mode cannot be "
+                                   "differentiated again here; nest jvp, grad and the others "
+                                   "instead")
             if x.requires_grad and self.recording:
                 return x.view_as(x)
             leaf = x.detach().requires_grad_()
@@ -201,6 +242,32 @@ class _Level:
                           create_graph=True, allow_unused=True)
         return [flambeau.zeros_like(x) if g is None else g
                 for x, g in zip(inputs, found, strict=True)]
+
+    def linear(self, func: Callable, primals: tuple, has_aux: bool) -> tuple:
+        """(what func gives, what else it gives, tangents -> their products with its Jacobian)."""
+        fresh = self.fresh(primals)
+        out, aux = _parted(func(*fresh), has_aux)
+        outs = tree.leaves(out)
+        for o in outs:
+            if not isinstance(o, Tensor):
+                raise RuntimeError("jvp(f, primals, tangents): expected f(*primals) to return "
+                                   f"only tensors, got unsupported type {type(o)}")
+        seeds = [flambeau.zeros_like(o, requires_grad=o.is_floating_point() or o.is_complex())
+                 for o in outs]
+        self.own.update(map(id, seeds))
+        self.kept += seeds
+        back = self.gradients(outs, fresh, seeds)
+
+        def push(tangents: list) -> Any:
+            pairs = [(b, t) for b, t in zip(back, tangents, strict=True) if b.requires_grad]
+            pushed = iter(_gradient([b for b, _ in pairs], [s for s in seeds if s.requires_grad],
+                                    [t for _, t in pairs], create_graph=True,
+                                    allow_unused=True) if pairs else [])
+            found = [next(pushed, None) if s.requires_grad else None for s in seeds]
+            return tree.filled(out, [flambeau.zeros_like(o) if p is None else p
+                                     for o, p in zip(outs, found, strict=True)])
+
+        return out, aux, push
 
     def rows(self, out: Tensor, fresh: Any) -> list:
         """For each input the Jacobian of one output: its shape, then the input's."""

@@ -4,7 +4,8 @@
     program.save("model.pt")
     jit.load("model.pt")(x)
 
-`script` takes functions and modules as they are: there is no second language here.
+`script` takes functions and modules as they are: there is no second language here. Saved, they are
+programs as well.
 """
 
 from flambeau.jit.annotations import (
@@ -24,7 +25,6 @@ from flambeau.jit.annotations import (
     onednn_fusion_enabled,
     optimize_for_inference,
     run_frozen_optimizations,
-    script,
     script_if_tracing,
     script_method,
     set_fusion_strategy,
@@ -40,9 +40,11 @@ from flambeau.jit.program import (
     trace,
     trace_module,
 )
+from flambeau.jit.scripted import RecursiveScriptModule, script
 
-__all__ = ["Attribute", "Final", "Future", "ScriptFunction", "ScriptModule", "TopLevelTracedModule",
-           "TracingCheckError", "annotate", "export", "fork", "freeze", "ignore", "interface",
+__all__ = ["Attribute", "Final", "Future", "RecursiveScriptModule", "ScriptFunction",
+           "ScriptModule", "TopLevelTracedModule", "TracingCheckError", "annotate", "export",
+           "fork", "freeze", "ignore", "interface",
            "is_scripting", "is_tracing", "isinstance", "load", "onednn_fusion_enabled",
            "optimize_for_inference", "run_frozen_optimizations", "save", "script",
            "script_if_tracing", "script_method", "set_fusion_strategy", "trace", "trace_module",

@@ -11,7 +11,7 @@ from flambeau.export.record import recording
 __all__ = ["Attribute", "Dict", "Final", "Future", "List", "Optional", "ScriptModule", "Tuple",
            "annotate", "export", "fork", "freeze",
            "ignore", "interface", "is_scripting", "is_tracing", "isinstance",
-           "onednn_fusion_enabled", "optimize_for_inference", "run_frozen_optimizations", "script",
+           "onednn_fusion_enabled", "optimize_for_inference", "run_frozen_optimizations",
            "script_if_tracing", "script_method", "set_fusion_strategy", "unused", "wait"]
 
 
@@ -24,17 +24,6 @@ class Attribute(NamedTuple):
 
     value: Any
     type: Any
-
-
-def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """The same function, class or module: it needs no second language to run here.
-
-    jit.trace makes a program that can be saved and loaded without the code.
-    """
-    if not callable(obj):
-        raise RuntimeError(f"jit.script: a function, class or module is needed, not "
-                           f"{type(obj).__name__}")
-    return obj
 
 
 def script_method(function):

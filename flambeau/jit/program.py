@@ -11,13 +11,14 @@ from flambeau.export.graph import mapped
 from flambeau.export.play import GraphModule
 from flambeau.export.record import names_of_tensors, tensors_of, undisturbed, with_sizes
 from flambeau.export.store import read, write
+from flambeau.jit.annotations import ScriptModule
 
 
 class TracingCheckError(RuntimeError):
     """The traced program does not do what the model does."""
 
 
-class TopLevelTracedModule(GraphModule):
+class TopLevelTracedModule(GraphModule, ScriptModule):
     """A traced program: op calls in order. It runs without the code it was traced from."""
 
     @property
@@ -98,6 +99,9 @@ def _check(func, program, args, kwargs, tolerance: float) -> None:
 def save(m, f, _extra_files=None) -> None:
     """Write a traced program and its weights to a path or a file."""
     if not isinstance(m, GraphModule):
+        if hasattr(m, "save") and callable(m):  # what was scripted knows how
+            m.save(f, _extra_files)
+            return
         raise RuntimeError(f"jit.save: {type(m).__name__} is no traced program; "
                            "jit.trace(model, example_inputs) makes one")
     extra = {name: raw.encode() if isinstance(raw, str) else bytes(raw)

@@ -203,10 +203,10 @@ def hardtanh(b: Builder, call: Call, x, low, high):
     return b.op("Clip", b.cast(x, kind), b.const(low, kind), b.const(high, kind))
 
 
-@lowers("clamp_min", "clamp_max")
+@lowers("clamp_min", "clamp_max", "clamp_from", "clamp_to")
 def clamp(b: Builder, call: Call, x, bound_):
     names, _ = operands_of(b, ops[call.key], (x, bound_))
-    return b.op("Max" if call.key == "clamp_min" else "Min", *names)
+    return b.op("Max" if call.key in ("clamp_min", "clamp_from") else "Min", *names)
 
 
 @lowers("round")

@@ -281,7 +281,7 @@ def clamp_between(g, x, min, max):
             lambda: choose((x > max) | (max < min), g, zero))
 
 
-@composite(inplace=True)
+@composite(inplace=True, backward="ClampBackward1")
 def clamp(input, min=None, max=None):
     """input kept between limits, either of which may be left out"""
     if min is None and max is None:

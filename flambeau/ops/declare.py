@@ -76,6 +76,7 @@ class Op:
     plans: dict
     kin_plans: dict
     quick: dict
+    alike: dict
     method_form: Any
     reflected: Any
     takes_out = False  # whether its front takes `out=` itself

@@ -58,7 +58,12 @@ def floored_quotient(g):
     return None, None
 
 
-@pointwise(SAME, method=False, inplace=False, function_form=False, backward="RemainderBackward0",
+def _counted(name: str) -> dict:
+    """torch's names of a step: its first form has a number for divisor, its second a tensor."""
+    return {"tn": f"{name}Backward0", "tt": f"{name}Backward1", "nt": f"{name}Backward1"}
+
+
+@pointwise(SAME, method=False, inplace=False, function_form=False, backward=_counted("Remainder"),
            check=accepts("remainder_cpu", "biuf"), said="remainder")
 def floored_remainder(x, y):
     """What x / y rounded down leaves; it has the sign of y"""
@@ -75,7 +80,7 @@ def floored_remainder(g, x, y):
     return g, lambda: -g * floored_quotient(x, y)
 
 
-@pointwise(SAME, method=False, inplace=False, function_form=False, backward="FmodBackward0",
+@pointwise(SAME, method=False, inplace=False, function_form=False, backward=_counted("Fmod"),
            check=tensors("fmod", "input", then=accepts("fmod_cpu", "biuf")), said="fmod")
 def truncated_remainder(x, y):
     """What x / y rounded towards zero leaves; it has the sign of x"""

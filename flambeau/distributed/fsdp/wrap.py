@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -72,5 +73,30 @@ def wrap_children(module: Module, policy: Callable[..., bool], wrap: Callable[[M
     return done
 
 
-__all__ = ["ModuleWrapPolicy", "CustomPolicy", "always_wrap_policy", "lambda_auto_wrap_policy",
-           "size_based_auto_wrap_policy", "transformer_auto_wrap_policy"]  # fmt: skip
+class _Wrapping:
+    """How `wrap` wraps, inside enable_wrap."""
+
+    how: tuple[Callable[..., Module], dict] | None = None
+
+
+@contextlib.contextmanager
+def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any):
+    """Inside, `wrap` makes units of modules."""
+    before, _Wrapping.how = _Wrapping.how, (wrapper_cls, wrapper_kwargs)
+    try:
+        yield
+    finally:
+        _Wrapping.how = before
+
+
+def wrap(module: Module, **wrap_overrides: Any) -> Module:
+    """A module as a unit of its own inside enable_wrap, and as it is elsewhere."""
+    if _Wrapping.how is None:
+        return module
+    wrapper, options = _Wrapping.how
+    return wrapper(module, **{**options, **wrap_overrides})
+
+
+__all__ = ["ModuleWrapPolicy", "CustomPolicy", "always_wrap_policy", "enable_wrap",
+           "lambda_auto_wrap_policy", "size_based_auto_wrap_policy", "transformer_auto_wrap_policy",
+           "wrap"]  # fmt: skip

@@ -113,7 +113,8 @@ class Tree:
             self._vacate(name, BUFFER)
             self.register_buffer(name, value, value.persistent)
         elif kind == BUFFER:
-            self._replace(name, value, kind, "torch.nn.Buffer, torch.Tensor or None", accepts=Tensor)
+            self._replace(name, value, kind, "torch.nn.Buffer, torch.Tensor or None",
+                          accepts=Tensor)
         else:
             object.__setattr__(self, name, value)
 
