@@ -45,6 +45,7 @@ SLOW_TO_COMPILE = ("tree", "200 tiny ops")
 QUICK_FIGURES = ("tensors, in order", "tensors, shuffled", "load")
 TITLES = {
     "overhead":       "what a call costs: tiny tensors, one thread",
+    "everyday":       "calls that programs are full of, on small tensors, one thread",
     "kernels":        "ops at the sizes where models use them, eager",
     "models":         "training steps of whole models, eager",
     "compiled":       "training steps, the better of torch and torch.compile beside compile",
@@ -93,9 +94,18 @@ def one_case(them, row: Row, name: str, tolerance: float, rounds: int, seconds: 
 
 
 def run_overhead(quick: bool):
-    path = str(HERE / "overhead.py")
+    yield from in_processes("overhead.py", 2 if quick else 5, quick)
+
+
+def run_everyday(quick: bool):
+    yield from in_processes("everyday.py", 1 if quick else 3, quick)
+
+
+def in_processes(file: str, rounds: int, quick: bool):
+    """Rows of a benchmark whose processes measure all their cases in one go."""
+    path = str(HERE / file)
     rows: dict[str, Row] = {}
-    for _ in range(2 if quick else 5):
+    for _ in range(rounds):
         for library in duel.LIBRARIES:
             for name, seconds in peer.child(path, library, 1, 3 if quick else 7).items():
                 getattr(rows.setdefault(name, Row(name, 1)), library).append(seconds)
@@ -149,6 +159,7 @@ def run_start(quick: bool):
 
 GROUPS = {
     "overhead": run_overhead,
+    "everyday": run_everyday,
     "kernels":  run_kernels,
     "models":   run_models,
     "memory":   run_memory,
