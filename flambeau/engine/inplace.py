@@ -73,11 +73,12 @@ def _quickly(op: Pointwise, x: Tensor, others: tuple) -> bool:
             numbers.append(a)
         else:
             return False
-    if modes.grad and not (loose and base_of(x) is None):
+    if (not loose or hasattr(x, "base")) and modes.grad:
         return False
-    found = op.quick.get(tuple(key))
+    alike = tuple(key)
+    found = op.quick.get(alike)
     if found is None:
-        found = op.quick[tuple(key)] = _prepared(op, x, others)
+        found = op.quick[alike] = _prepared(op, x, others)
     run, more, last = found[:3]
     if run is None:
         return False
@@ -408,6 +409,8 @@ engine.replace_values = replace_values
 
 def _fill_front(op, otherwise):
     """fill_ and zero_, with one lookup where one value was put into such a tensor before."""
+    op.takes_out = True  # it does not; the usual front says so
+
     def front(x, *value, **named):
         if not named and len(value) < 2 and Tensor in PLAIN and _quickly(
                 engine.fill_op, x, value or (0,)):
