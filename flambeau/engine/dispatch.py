@@ -13,6 +13,7 @@ from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction,
 from . import (
     added,
     convolve,
+    deposit,
     entropy,
     fetch,
     layer,
@@ -58,7 +59,8 @@ def plug(op: Op) -> None:
         op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
-    for family in (number_first, convolve, pooling, ordered, added, fetch, entropy, layer):
+    for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy,
+                   layer):
         if op.name in family.FRONTS:
             op.run = family.FRONTS[op.name](op, op.run)
 
