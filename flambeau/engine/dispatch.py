@@ -13,10 +13,12 @@ from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction,
 from . import (
     added,
     convolve,
+    cuts,
     deposit,
     entropy,
     fetch,
     layer,
+    likeness,
     number_first,
     ordered,
     pooling,
@@ -60,7 +62,7 @@ def plug(op: Op) -> None:
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy,
-                   layer):
+                   layer, cuts, likeness):
         if op.name in family.FRONTS:
             op.run = family.FRONTS[op.name](op, op.run)
 

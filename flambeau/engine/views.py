@@ -463,11 +463,11 @@ def _part_plans(sig: Signature, dim: int, sizes):
 
 def parts(x: Tensor, label: str, dim: int, sizes) -> tuple:
     """All parts of a tensor along a dimension: one step of the graph with many results."""
-    outs = []
+    outs, mem, start = [], x.mem, x.ptr
     recording = modes.grad and x.node is not LEAF
     for sig, move in _part_plans(x.sig, dim, sizes):
-        out = make(sig, x.mem, x.ptr + move)
-        out.base = x
+        out = new(Tensor)  # as `make` does it, without a frame of its own
+        out.sig, out.mem, out.ptr, out.node, out.base = sig, mem, start + move, None, x
         if recording:
             remember(x, out)
         outs.append(out)
