@@ -1,17 +1,20 @@
-"""Fronts of ops that cut a tensor into parts: which parts, was decided when they were first met."""
+"""Fronts of ops that cut, turn and roll a tensor: what integers mean for a signature was decided when
+they were first met."""
 
 from __future__ import annotations
 
+from ..core import shape as sh
 from ..ops.declare import Op
 from .eager import PLAIN, new_table, tracers
+from .movement import flipped, rolled
 from .tensor import Tensor
 from .views import parts
 
 _INT = frozenset((int,))
 
 
-def _cut(sizes_of):
-    """The front of f(x, integer, dim)."""
+def _met(work, meant):
+    """The front of f(x, integers ...), which is `work(x, ...)` of what they are `meant` to be."""
     def wrapped(op: Op, otherwise):
         known = new_table()
 
@@ -25,9 +28,9 @@ def _cut(sizes_of):
             if found is None or not _INT.issuperset(map(type, args[1:])):
                 result = otherwise(*args)
                 if args[0].sig.tag is None and _INT.issuperset(map(type, args[1:])):
-                    known[args[0].sig, *args[1:]] = sizes_of(args[0].sig, *args[1:])
+                    known[args[0].sig, *args[1:]] = meant(args[0].sig, *args[1:])
                 return result
-            return parts(args[0], *found)
+            return work(args[0], *found)
 
         front.__name__, front.__doc__ = op.name, op.doc
         return front
@@ -50,4 +53,18 @@ def _of_number(sig, chunks: int, dim: int = 0):
     return _of_size(sig, -(-n // chunks), dim)
 
 
-FRONTS = {"split": _cut(_of_size), "chunk": _cut(_of_number)}
+def _turned(sig, *dims: int):
+    return (sh.wrap_dims(dims, sig.rank),)
+
+
+def _rolled(sig, shift: int, dim: int | None = None):
+    """Without a dimension it is the whole, laid out in one, that is rolled."""
+    return None if dim is None else (shift, dim % sig.rank)
+
+
+FRONTS = {
+    "split": _met(parts, _of_size),
+    "chunk": _met(parts, _of_number),
+    "flip":  _met(flipped, _turned),
+    "roll":  _met(rolled, _rolled),
+}

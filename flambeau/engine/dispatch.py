@@ -193,10 +193,15 @@ def composite_front(op: Composite):
         front.__name__ = op.name
         return front
 
+    body, most = op.body, op.body.__code__.co_argcount
+    least = 1 + max(k for k, name in enumerate(op.names) if name not in op.defaults)
+
     def front_with_formula(*args, **kwargs):
         found = intercepted(op, args, kwargs)
         if found is not None:
             return found[0]
+        if not kwargs and least <= len(args) <= most and not any(map(_may_want, args)):
+            return body(*args)
         bound = bind(op, args, kwargs)
         outside = dict(bound)
         wanted = False
@@ -226,6 +231,13 @@ def composite_front(op: Composite):
 def _has_tagged(value) -> bool:
     """Whether a sequence has a traced tensor in it."""
     return any([isinstance(v, Tensor) and v.sig.tag is not None for v in value])
+
+
+def _may_want(value) -> bool:
+    """Whether an argument may be something that wants a gradient."""
+    if isinstance(value, Tensor):
+        return value.node is not None
+    return type(value) is list or type(value) is tuple
 
 
 def _outside(value):

@@ -1,4 +1,5 @@
-"""The front of `equal`: both tensors are read once, by one kernel that says whether they differ."""
+"""Fronts of `equal` and of `cosine_similarity` that nothing records: both tensors go through one
+kernel."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from ..core.rows import each, row_program
 from ..ops.declare import Op
 from . import rows as runs
 from .eager import PLAIN, new_table, tracers
+from .modes import modes
 from .storage import readers
 from .tensor import Signature, Tensor, empty
 
@@ -42,20 +44,20 @@ def _equal(op: Op, otherwise):
     def missed(x, y):
         result = otherwise(x, y)
         if not tracers and isinstance(x, Tensor) and (x.sig, y.sig) not in plans:
-            plans[x.sig, y.sig] = _planned(x, y)
+            plans[x.sig, y.sig] = _of_rows(differ, x, y, tuple(range(x.sig.rank)))
         return result
 
     front.__name__, front.__doc__ = op.name, op.doc
     return front
 
 
-def _planned(x: Tensor, y: Tensor):
+def _of_rows(program, x: Tensor, y: Tensor, dims: tuple, **numbers):
+    """(signature, code, last argument, count, what keeps them alive), None for what is not plain."""
     a, b = x.sig, y.sig
     if not (_plain(a) and _plain(b)) or a.shape != b.shape or a.dtype is not b.dtype:
         return None
-    dims = tuple(range(a.rank))
-    runs.run(differ, x, y, dims=dims)
-    (sig,), *rest = runs.plans[differ, dims, a, b]
+    runs.run(program, x, y, dims=dims, **numbers)
+    (sig,), *rest = runs.plans[program, dims, a, b, *map(type, numbers.values())]
     return sig, *rest
 
 
@@ -64,4 +66,38 @@ def _plain(sig: Signature) -> bool:
             and sig.numel > 0)
 
 
-FRONTS = {"equal": _equal}
+@row_program
+def cosines(rows, x: each, y: each, *, eps):
+    """The cosine between two rows, each divided by its length or by eps."""
+    xx, yy = rows.sums(x * x, y * y)
+    a, b = (ex.maximum(ex.call("sqrt", v), eps) for v in (xx, yy))
+    return rows.once(rows.sum((x / a) * (y / b)))
+
+
+def _cosine(op: Op, otherwise):
+    plans = new_table()
+
+    def front(x1, x2, dim=1, eps=1e-8):
+        try:
+            sig, code, last, count, _ = plans[x1.sig, x2.sig, dim]
+        except (KeyError, AttributeError, TypeError):
+            return missed(x1, x2, dim, eps)
+        if tracers or type(eps) is not float or type(dim) is not int or Tensor not in PLAIN or (
+                modes.grad and (x1.node or x2.node)):
+            return otherwise(x1, x2, dim, eps)
+        out = empty(sig)
+        code(out.ptr, x2.ptr, x1.ptr, count, eps, last)
+        return out
+
+    def missed(x1, x2, dim, eps):
+        result = otherwise(x1, x2, dim, eps)
+        if not tracers and type(dim) is int and x1.sig.rank and (
+                (x1.sig, x2.sig, dim) not in plans):
+            plans[x1.sig, x2.sig, dim] = _of_rows(cosines, x1, x2, (dim % x1.sig.rank,), eps=1.0)
+        return result
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+FRONTS = {"equal": _equal, "cosine_similarity": _cosine}
