@@ -333,7 +333,8 @@ def test_short_ramps_and_eyes_are_torch_s():
     def made(lib):
         found = [lib.arange(n) for n in (0, 1, 9, 70000)] + [lib.linspace(-1.7, 3, n)
                                                              for n in (0, 1, 2, 7, 64, 1001)]
-        found += [lib.linspace(3, -1, 6, dtype=lib.float64), lib.linspace(0, 10, 5, dtype=lib.int64)]
+        found += [lib.linspace(3, -1, 6, dtype=lib.float64),
+                  lib.linspace(0, 10, 5, dtype=lib.int64)]
         for _ in range(2):
             found += [lib.eye(3), lib.eye(2, 4), lib.eye(4, 2, dtype=lib.int64), lib.eye(0)]
         return [(f.tolist(), str(f.dtype)) for f in found]

@@ -178,7 +178,8 @@ def test_known_selections_and_deposits_mean_what_they_meant(times):
             found += [x[i], x[i, j], x[i.int()], x[:, i], x[i, None], x[k, k, ...],
                       z.scatter_(1, k, 2.0).clone(), z.scatter_(1, k, x[:2, :2]).clone(),
                       z.scatter_(0, k, x).clone(), z.scatter_add_(1, k, x[:2, :2]).clone(),
-                      z.index_add_(0, rows, x[:3]).clone(), z.index_copy_(1, rows, x[:, :3]).clone(),
+                      z.index_add_(0, rows, x[:3]).clone(),
+                      z.index_copy_(1, rows, x[:, :3]).clone(),
                       z.index_add_(0, rows, x[:3], alpha=2).clone(),
                       lib.nn.functional.one_hot(k, 4), lib.nn.functional.one_hot(k)]
             w = x.clone().requires_grad_()

@@ -372,16 +372,8 @@ def tolist(x: Tensor):
         return to_array(x).tolist()
     if not sig.rank:
         return reader.from_address(x.ptr).value
-    raw = ctypes.string_at(x.ptr, sig.nbytes)
-    if sig.dtype is dt.bool_:
-        found: list = list(map(bool, raw))
-    else:
-        read = array(_CODES[sig.dtype])
-        read.frombytes(raw)
-        found = read.tolist()
-    for n in reversed(sig.shape[1:]):
-        found = [found[i:i + n] for i in range(0, len(found), n)]
-    return found
+    found = memoryview(_Bytes.from_address(x.ptr)).cast("B")[:sig.nbytes]
+    return found.cast(_CODES.get(sig.dtype, "?"), sig.shape).tolist()
 
 
 def meta_like(sig: Signature) -> Signature:

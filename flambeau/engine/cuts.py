@@ -1,5 +1,5 @@
-"""Fronts of ops that cut, turn and roll a tensor: what integers mean for a signature was decided when
-they were first met."""
+"""Fronts of ops that cut, turn and roll a tensor: what integers mean for a signature was decided
+when they were first met."""
 
 from __future__ import annotations
 

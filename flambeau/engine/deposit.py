@@ -40,7 +40,8 @@ def _in_place(frame_of, combine: str | None):
                 result = otherwise(*args)
                 plans[key] = _planned(frame_of, combine, x.sig, dim, index, key[3]) or False
                 return result
-            if plan is False or modes.grad and (x.node or kind not in _NUMBERS and source.node):
+            if plan is False or (modes.grad and (
+                    x.node or (kind not in _NUMBERS and source.node))):
                 return otherwise(*args)
             check, count, high, given, run, last, _ = plan
             if not check(index.ptr, count, 0, high) or index.mem is x.mem:

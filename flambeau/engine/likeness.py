@@ -52,7 +52,7 @@ def _equal(op: Op, otherwise):
 
 
 def _of_rows(program, x: Tensor, y: Tensor, dims: tuple, **numbers):
-    """(signature, code, last argument, count, what keeps them alive), None for what is not plain."""
+    """(signature, code, last argument, count, what keeps them alive); None if it is not plain."""
     a, b = x.sig, y.sig
     if not (_plain(a) and _plain(b)) or a.shape != b.shape or a.dtype is not b.dtype:
         return None

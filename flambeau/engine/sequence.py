@@ -154,7 +154,8 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
 def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=None,
              pin_memory=False, requires_grad=False):
     """`steps` numbers evenly spaced from start to end, both included."""
-    if type(steps) is int and 1 < steps < SHORT and type(start) in _REAL and type(end) in _REAL and (
+    if type(steps) is int and 1 < steps < SHORT and (
+            type(start) in _REAL and type(end) in _REAL) and (
             (dtype or dt._Default.value) is dt.float32 and out is None) and not (
             layout or device or pin_memory or requires_grad or modes.inference
             or places._Default.value is not CPU):
