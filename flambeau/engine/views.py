@@ -243,9 +243,13 @@ class Step:
 
 def recorded(out: Tensor, label: str, inputs, function, kept=()) -> Tensor:
     """Attach a step whose gradients, one per input, a function gives; it reads what is kept."""
-    if modes.grad and any(x.node is not None for x in inputs):
-        parents = tuple(edge_of(x) if x.node is not None else None for x in inputs)
-        out.node = new_node(Step(label, function), parents, tuple(kept), (out.sig,))
+    if not modes.grad:
+        return out
+    for x in inputs:  # a generator would cost as much as the rest of the call
+        if x.node is not None:
+            parents = tuple([edge_of(x) if x.node is not None else None for x in inputs])
+            out.node = new_node(Step(label, function), parents, tuple(kept), (out.sig,))
+            break
     return out
 
 
