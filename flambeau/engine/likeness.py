@@ -77,7 +77,7 @@ def cosines(rows, x: each, y: each, *, eps):
 def _cosine(op: Op, otherwise):
     plans = new_table()
 
-    def front(x1, x2, dim=1, eps=1e-8):
+    def front(x1, x2, dim=1, eps=1e-8) -> Tensor:
         try:
             sig, code, last, count, _ = plans[x1.sig, x2.sig, dim]
         except (KeyError, AttributeError, TypeError):
