@@ -1949,7 +1949,7 @@ def cosh_(input: Tensor) -> Tensor:
 def cosine_embedding_loss(input1: _Any, input2: _Any, target: _Any, margin: _Any = 0.0, reduction: _Any = 1, *, out: _Any = None) -> Tensor:
     """1 - cosine where target is 1, max(0, cosine - margin) where it is -1."""
 
-def cosine_similarity(x1: _Any, x2: _Any, dim: _Any = 1, eps: _Any = 1e-08, *, out: _Any = None) -> Tensor:
+def cosine_similarity(x1: _Any, x2: _Any, dim: _Any = 1, eps: _Any = 1e-08) -> Tensor:
     """The cosine between vectors along `dim`."""
 
 def count_nonzero(input: Tensor, dim: _Dims = None, keepdim: _bool = False, *, out: _Any = None) -> Tensor:
@@ -2279,7 +2279,7 @@ def from_dlpack(ext_tensor: _Any, *, device: _Any = None, copy: _Any = None) -> 
 def from_file(filename: _Any, shared: _Any = None, size: _Any = 0, *, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False) -> _Any:
     """A 1-d tensor over a file; shared, changes go to the file, which is made if need be."""
 
-def from_numpy(ndarray: _Any) -> _Any:
+def from_numpy(array: _np.ndarray) -> Tensor:
     """A tensor that shares an array's memory."""
 
 def frombuffer(buffer: _Any, *, dtype: _dtype | None = None, count: _Any = -1, offset: _Any = 0, requires_grad: _bool = False) -> _Any:

@@ -391,11 +391,11 @@ def copy_like(g: Tensor, sig) -> Tensor:
 def full(shape, value, dtype=None, where=None) -> Tensor:
     """A new tensor of one value."""
     sig = signature(dtype or dt.of_scalar(value), tuple(shape), None, resolve(where))
-    return fill(empty(sig), value)
+    return create.filled(empty(sig), value)
 
 
 def zeros_of(sig) -> Tensor:
-    return fill(empty(convert.dense_signature(sig)), 0)
+    return create.filled(empty(convert.dense_signature(sig)), 0)
 
 
 class _Constant(Pointwise):

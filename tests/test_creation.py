@@ -325,3 +325,29 @@ def test_a_list_that_is_its_own_element():
     for data in (one, two):
         with pytest.raises(ValueError, match="too many dimensions 'list'"):
             torch.tensor(data)
+
+
+def test_short_ramps_and_eyes_are_torch_s():
+    reference = pytest.importorskip("torch")
+
+    def made(lib):
+        found = [lib.arange(n) for n in (0, 1, 9, 70000)] + [lib.linspace(-1.7, 3, n)
+                                                             for n in (0, 1, 2, 7, 64, 1001)]
+        found += [lib.linspace(3, -1, 6, dtype=lib.float64),
+                  lib.linspace(0, 10, 5, dtype=lib.int64)]
+        for _ in range(2):
+            found += [lib.eye(3), lib.eye(2, 4), lib.eye(4, 2, dtype=lib.int64), lib.eye(0)]
+        return [(f.tolist(), str(f.dtype)) for f in found]
+
+    assert made(torch) == made(reference)
+    torch.eye(3), torch.eye(2, 3)
+    assert torch.eye(3, requires_grad=True).requires_grad
+    assert torch.eye(3, dtype=torch.float64).dtype is torch.float64
+    for wrong in ((3.0,), (2, 3.0)):
+        with pytest.raises(TypeError):
+            torch.eye(*wrong)
+    with torch.device("meta"):
+        assert torch.eye(3).is_meta and torch.arange(3).is_meta and torch.linspace(0, 1, 3).is_meta
+    kept = torch.eye(3)
+    kept[0, 1] = 5
+    assert torch.eye(3)[0, 1] == 0

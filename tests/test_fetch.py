@@ -216,3 +216,39 @@ def test_rows_of_every_width(dtype):
         rest = x[:, :width]
         joined = twice(lambda a=x, b=rest: fl.cat((fl.tensor(a), fl.tensor(b)), 1))
         np.testing.assert_array_equal(joined, np.concatenate((x, rest), 1))
+
+
+def test_what_eager_calls_have_planned_is_traced_all_the_same():
+    F = fl.nn.functional
+
+    def work(x, y, i, lab):
+        deposit = fl.zeros(16, 10).scatter_(1, lab[:, None], 1.0)
+        first, second = x.chunk(2)
+        found = [x[i], x[i, i], deposit, F.one_hot(lab, 10), fl.einsum("ij,kj->ik", x, y),
+                 first * second, F.cosine_similarity(x, y), x.flip(0) * x.roll(1, 0) * x,
+                 fl.zeros(16, 32).index_add_(0, i, x[:8]) ** 2, fl.tril(x), x.norm(),
+                 F.nll_loss(F.log_softmax(x[:, :10], -1), lab),
+                 fl.arange(4) + fl.linspace(0, 1, 4) + fl.eye(4)]
+        return sum(f.sum() for f in found) * (1.0 if fl.equal(x, y) else 2.0)
+
+    def given(seed):
+        fl.manual_seed(seed)
+        return (fl.randn(16, 32), fl.randn(16, 32), fl.randint(0, 16, (8,)),
+                fl.randint(0, 10, (16,)))
+
+    for seed in (0, 1):
+        work(*given(seed))
+    compiled = fl.compile(work)
+    for seed in range(5):
+        x, *rest = given(seed)
+        grads = []
+        for f in (work, compiled):
+            w = x.clone().requires_grad_()
+            f(w, *rest).backward()
+            grads.append((f(x, *rest).item(), w.grad))
+        assert abs(grads[0][0] - grads[1][0]) < 1e-2
+        assert fl.allclose(grads[0][1], grads[1][1], 1e-4, 1e-4)
+        assert abs(work(x, x.clone(), *rest[1:]) - compiled(x, x.clone(), *rest[1:])) < 1e-2
+    x, y, _, lab = given(0)
+    with pytest.raises(IndexError):
+        compiled(x, y, fl.full((8,), 99), lab)

@@ -161,3 +161,56 @@ def test_duplicates_add_up_with_accumulate():
     spread = torch.tensor([1]).expand(8)  # all lanes write to one place
     y = torch.zeros(3).index_put_((spread,), torch.ones(8), accumulate=True)
     assert y.tolist() == [0, 8, 0]
+
+
+@pytest.mark.parametrize("times", [3])
+def test_known_selections_and_deposits_mean_what_they_meant(times):
+    reference = pytest.importorskip("torch")
+
+    def calls(lib):
+        lib.manual_seed(0)
+        x = lib.arange(96.0).reshape(8, 12)
+        i, j = lib.tensor([0, -1, 3]), lib.tensor([[2, 1, -3]])
+        k, rows = lib.tensor([[0, 2], [1, 1]]), lib.tensor([7, 0, 7])
+        found = []
+        for _ in range(times):  # the later ones by the plan of the first
+            z = lib.zeros(8, 12)
+            found += [x[i], x[i, j], x[i.int()], x[:, i], x[i, None], x[k, k, ...],
+                      z.scatter_(1, k, 2.0).clone(), z.scatter_(1, k, x[:2, :2]).clone(),
+                      z.scatter_(0, k, x).clone(), z.scatter_add_(1, k, x[:2, :2]).clone(),
+                      z.index_add_(0, rows, x[:3]).clone(),
+                      z.index_copy_(1, rows, x[:, :3]).clone(),
+                      z.index_add_(0, rows, x[:3], alpha=2).clone(),
+                      lib.nn.functional.one_hot(k, 4), lib.nn.functional.one_hot(k)]
+            w = x.clone().requires_grad_()
+            (w[i, j] ** 2).sum().backward()
+            d = lib.zeros(8, 12)
+            d.scatter_(1, k, w[:2, :2])
+            (d * d).sum().backward()
+            found.append(w.grad)
+        return [f.tolist() for f in found]
+
+    assert calls(torch) == calls(reference)
+
+
+def test_known_selections_and_deposits_refuse_what_they_refused():
+    x, leaf = torch.zeros(4, 3), torch.zeros(4, 3, requires_grad=True)
+    inside, outside = torch.tensor([0, 3]), torch.tensor([0, 4])
+    below = torch.tensor([0, -5])
+    for index, wrong in ((inside, False), (outside, True), (below, True), (inside, False)):
+        for call in (lambda i: x[i], lambda i: x[i, i % 3], lambda i: x.index_add_(0, i, x[:2] + 1),
+                     lambda i: x.T.scatter_(1, i[None], 1.0),
+                     lambda i: torch.nn.functional.one_hot(i, 4)):
+            if wrong:
+                with pytest.raises((IndexError, RuntimeError)):
+                    call(index)
+            else:
+                call(index)
+    before = x._version
+    x.scatter_(0, inside[:, None], 1.0)
+    assert x._version == before + 1
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="leaf"):
+            leaf.scatter_(0, inside[:, None], 1.0)
+        with torch.no_grad():
+            leaf.scatter_(0, inside[:, None], 1.0)

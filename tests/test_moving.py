@@ -161,3 +161,39 @@ def test_transposed_copies_flow_back_and_share_threads():
             assert (wide.t().contiguous().numpy() == wide.numpy().T).all()
     finally:
         torch.set_num_threads(before)
+
+
+def test_moves_met_before_are_what_they_were():
+    x = torch.arange(6.0).reshape(2, 3)
+    for _ in range(3):
+        assert x.flip(0).tolist() == [[3, 4, 5], [0, 1, 2]]
+        assert x.flip(0, -1).tolist() == x.flip((0, 1)).tolist() == [[5, 4, 3], [2, 1, 0]]
+        assert x.roll(1, 0).tolist() == [[3, 4, 5], [0, 1, 2]]
+        assert x.roll(-1, -1).tolist() == [[1, 2, 0], [4, 5, 3]]
+        assert x.roll(1).tolist() == [[5, 0, 1], [2, 3, 4]]
+        assert torch.tensor(1.0).flip().item() == 1
+        with pytest.raises(IndexError):
+            x.flip(2)
+        with pytest.raises(RuntimeError):
+            x.flip(0, 0)
+    w = x.clone().requires_grad_()
+    for _ in range(2):
+        (w.flip(1) * x + w.roll(1, 1) * x).sum().backward()
+    assert w.grad.tolist() == [[6, 6, 0], [18, 18, 12]]
+
+
+def test_cosines_met_before_are_what_they_were():
+    reference = pytest.importorskip("torch")
+    cosine = torch.nn.functional.cosine_similarity
+    for dtype in ("float32", "float64"):
+        x, y = (torch.randn(3, 4, 5, dtype=getattr(torch, dtype)) for _ in range(2))
+        x[0, 0] = 0
+        for _ in range(2):
+            for dim, eps in ((1, 1e-8), (-1, 1e-8), (2, 10.0), (0, 0)):
+                ours = cosine(x, y, dim, eps)
+                theirs = reference.nn.functional.cosine_similarity(
+                    *(reference.from_numpy(v.numpy()) for v in (x, y)), dim, eps)
+                np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-6)
+            w = x.clone().requires_grad_()
+            assert cosine(w, y).requires_grad
+        assert cosine(x, y[:1]).shape == (3, 5) and cosine(x[0, 0], y[0, 0], dim=0).shape == ()

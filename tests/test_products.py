@@ -197,3 +197,27 @@ def test_dots_of_every_length(dtype):
     x, y = torch.randn(20, dtype=dtype)[::2], torch.randn(10, dtype=dtype, requires_grad=True)
     (x @ y).backward()  # what does not lie side by side goes another way
     assert torch.equal(y.grad, x)
+
+
+@pytest.mark.parametrize("equation, shapes", [
+    ("ij,kj->ik", [(3, 4), (5, 4)]), ("bij,bkj->bik", [(2, 3, 4), (2, 5, 4)]),
+    ("ij,jk", [(3, 4), (4, 5)]), ("ij,jk->ki", [(3, 4), (4, 5)]),
+    ("abcd,cdef->efab", [(2, 3, 4, 5), (4, 5, 2, 3)]), ("i,i->", [(4,), (4,)]),
+    ("ij,j->i", [(3, 4), (4,)]), ("bhid,bhjd->bhij", [(2, 3, 4, 5), (2, 3, 6, 5)]),
+    ("...ij,...jk->...ik", [(2, 3, 4), (2, 4, 5)]), ("ij,ij->ij", [(3, 4), (3, 4)]),
+    ("ij,jk->i", [(3, 4), (4, 5)]), ("ij,jk->ik", [(3, 1), (4, 5)]), ("ii,ij->j", [(3, 3), (3, 4)]),
+    ("bij,jk->bik", [(2, 3, 4), (4, 5)]), ("ij,k->ijk", [(2, 3), (4,)])])
+def test_einsum_of_two_is_torch_s_with_gradients(equation, shapes):
+    reference = pytest.importorskip("torch")
+    given = [np.random.default_rng(0).standard_normal(s) for s in shapes]
+    for _ in range(2):
+        found = []
+        for lib in (torch, reference):
+            x, y = (lib.tensor(a, requires_grad=True) for a in given)
+            out = lib.einsum(equation, x, y)
+            (out * out).sum().backward()
+            found.append([v.detach().numpy() for v in (out, x.grad, y.grad)])
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    with pytest.raises(RuntimeError):
+        torch.einsum("ij,jk->ik", torch.ones(2, 3), torch.ones(4, 5))

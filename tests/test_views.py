@@ -179,3 +179,46 @@ def test_offsets_of_as_strided_scatter_count_from_the_start_of_the_storage():
     x = torch.arange(10)[2:5]
     assert x.as_strided_scatter(torch.zeros(2, dtype=torch.int64), (2,), (1,), 3).tolist() == [
         2, 0, 0]
+
+
+def test_cuts_met_before_are_what_they_were():
+    x = torch.arange(24.0).reshape(4, 6).clone().requires_grad_()
+    for _ in range(3):
+        for found, sizes in ((x.chunk(3, 1), [2, 2, 2]), (x.chunk(4, -1), [2, 2, 2]),
+                             (x.split(4, 1), [4, 2]), (x.split(3), [3, 1]), (x.chunk(3), [2, 2]),
+                             (torch.zeros(0, 2).chunk(3), [0, 0, 0])):
+            assert [p.size(0 if p.size(1) in (2, 6) and len(p) < 4 else 1) for p in found] == sizes
+        first, second = x.chunk(2)
+        assert first.grad_fn.name() == "SplitBackward0" and second._base is x
+        (first * 2 + second).sum().backward()
+        with pytest.raises(RuntimeError):
+            x.chunk(0)
+        with pytest.raises((TypeError, RuntimeError)):
+            x.split(-1)
+        with pytest.raises(IndexError):
+            x.chunk(2, 2)
+    assert x.grad.tolist() == [[6.0] * 6] * 2 + [[3.0] * 6] * 2
+    y = torch.zeros(4)
+    y.split(2)[1].add_(1)
+    assert y.tolist() == [0, 0, 1, 1]
+
+
+def test_equal_and_triangles_met_before():
+    nan = float("nan")
+    x, y, z = torch.ones(3, 4), torch.ones(3, 4), torch.full((3, 4), nan)
+    zero, minus = torch.zeros(5), -torch.zeros(5)
+    for _ in range(3):
+        assert torch.equal(x, y) and torch.equal(x, x) and not torch.equal(z, z)
+        assert torch.equal(zero, minus) and not torch.equal(x, zero)
+        assert torch.equal(x.t(), y.t()) and torch.equal(x.long(), y.long())
+        y[2, 3] = 2
+        assert not torch.equal(x, y) and not x.equal(y)
+        y[2, 3] = 1
+        assert x.tril().sum() == 6 and x.triu(1).sum() == 6 and x.tril(diagonal=-1).sum() == 3
+        assert x.tril(1).sum() == 9 and x.triu(-1).sum() == 11
+    w = torch.ones(2, 2, requires_grad=True)
+    for _ in range(2):
+        torch.triu(w).sum().backward()
+    assert w.grad.tolist() == [[2, 2], [0, 2]]
+    with torch.no_grad():
+        assert not torch.triu(w).requires_grad

@@ -12,44 +12,45 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
-from ..devices.cpu.routines import copier
-from .eager import engine
-from .storage import adopt, readers
-from .tensor import Signature, Tensor, empty, make, signature
+from ..devices.cpu.routines import copier, data_reader
+from .eager import engine, new_table
+from .storage import Storage, adopt, readers
+from .tensor import Signature, Tensor, empty, make, new, signature
 
 
-class _Memory:
-    """A tensor's memory as numpy asks for it; an array made of it keeps it, and so the storage."""
+class _Bytes(ctypes.c_char * sys.maxsize):  # type: ignore[misc]
+    """Memory from some address on, as numpy asks for it; how much of it there is, the shape of an
+    array over it says. The array keeps this, and so the storage."""
 
-    __slots__ = ("__array_interface__", "mem")
+    __slots__ = ("mem",)
 
-    __array_interface__: dict
     mem: Any
+
+
+_shown = new_table()  # signature -> (class of arrays, shape, numpy's dtype, strides or None)
 
 
 def raw_array(x: Tensor) -> np.ndarray:
     """The tensor's own memory as an array, in numpy's carrier of its dtype."""
-    sig = x.sig
-    if sig.device is META:
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    dtype = sig.dtype
+    try:
+        array, shape, carrier, strides = _shown[x.sig]
+    except KeyError:
+        array, shape, carrier, strides = _shown[x.sig] = _showing(x.sig)
     if readers:
         readers[-1]()
-    if sig.numel == 0:
-        return np.empty(sig.shape, dtype.numpy)
-    memory = _Memory()
+    if 0 in shape:
+        return array(shape, carrier)
+    memory = _Bytes.from_address(x.ptr)
     memory.mem = x.mem
-    itemsize = dtype.itemsize
-    memory.__array_interface__ = {
-        "shape": tuple(sig.shape), "typestr": _TYPES[dtype], "data": (x.ptr, False), "version": 3,
-        "strides": None if sig.contiguous else tuple([s * itemsize for s in sig.strides])}
-    return np.asarray(memory)
+    return array(shape, carrier, memory, 0, strides)
 
 
-_ORDER = "<" if sys.byteorder == "little" else ">"
-#: how the array interface spells dtypes; bfloat16 travels as bits
-_TYPES = {d: f"{'|' if d.itemsize == 1 else _ORDER}{d.kind if d is not dt.bfloat16 else 'u'}"
-             f"{d.itemsize}" for d in dt.ALL}
+def _showing(sig: Signature) -> tuple:
+    if sig.device is META:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+    carrier = np.dtype(np.uint16 if sig.dtype is dt.bfloat16 else sig.dtype.numpy)
+    strides = None if sig.contiguous else tuple([s * sig.dtype.itemsize for s in sig.strides])
+    return np.ndarray, tuple(sig.shape), carrier, strides
 
 
 def to_array(x: Tensor) -> np.ndarray:
@@ -59,8 +60,27 @@ def to_array(x: Tensor) -> np.ndarray:
     return raw_array(x)
 
 
-def from_numpy(array: np.ndarray) -> Tensor:
+_arrays = new_table()  # (numpy's dtype, shape, strides) -> (signature, what tells the address)
+
+
+def from_numpy(array: np.ndarray, /) -> Tensor:
     """A tensor that shares an array's memory."""
+    try:
+        sig, data_of = _arrays[array.dtype, array.shape, array.strides]
+    except (KeyError, AttributeError, TypeError):
+        sig = None
+    if sig is None or type(array) is not np.ndarray:
+        sig, data_of = _adoption(array)
+    # as `adopt` and `make` do it, without frames of their own
+    mem, x = Storage(), new(Tensor)
+    x.mem, x.sig, x.node = mem, sig, None
+    mem.address = x.ptr = data_of(array)
+    mem.nbytes, mem.owner = sig.nbytes, array
+    return x
+
+
+def _adoption(array: np.ndarray) -> tuple:
+    """What an array becomes as a tensor over its memory, or an error if it cannot be one."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     if not array.dtype.isnative:
@@ -68,8 +88,14 @@ def from_numpy(array: np.ndarray) -> Tensor:
                          "Conversion between byte orders is currently not supported.")
     dtype = dt.of_numpy(array.dtype) or dt.from_numpy(array.dtype)
     if array.flags.c_contiguous:
-        return make(signature(dtype, array.shape),
-                    adopt(array.__array_interface__["data"][0], array.nbytes, array))
+        sig = signature(dtype, array.shape)
+    else:
+        sig = signature(dtype, array.shape, _strides_of(array))
+    found = _arrays[array.dtype, array.shape, array.strides] = sig, data_reader()
+    return found
+
+
+def _strides_of(array: np.ndarray) -> tuple[int, ...]:
     strides = []
     for stride in array.strides:
         if stride < 0:
@@ -81,9 +107,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
             raise ValueError("given numpy array strides not a multiple of the element byte size. "
                              "Copy array to workaround.")
         strides.append(stride // array.itemsize)
-    sig = signature(dtype, array.shape, tuple(strides))
-    address = array.__array_interface__["data"][0]
-    return make(sig, adopt(address, array.nbytes, array))
+    return tuple(strides)
 
 
 def owned(array: np.ndarray, dtype: dt.dtype) -> Tensor:
@@ -92,7 +116,7 @@ def owned(array: np.ndarray, dtype: dt.dtype) -> Tensor:
             not array.flags.c_contiguous):
         return copied(array, dtype)
     return make(signature(dtype, array.shape),
-                adopt(array.__array_interface__["data"][0], array.nbytes, array))
+                adopt(data_reader()(array), array.nbytes, array))
 
 
 def copied(array: np.ndarray, dtype: dt.dtype | None = None) -> Tensor:
@@ -105,10 +129,23 @@ def copied(array: np.ndarray, dtype: dt.dtype | None = None) -> Tensor:
     if not out.sig.numel:
         return out
     if array.dtype == wanted.numpy and array.flags.c_contiguous:
-        ctypes.memmove(out.ptr, array.__array_interface__["data"][0], array.nbytes)
+        copier()(out.ptr, data_reader()(array), array.nbytes)
         return out
     with np.errstate(all="ignore"):
         raw_array(out)[...] = array
+    return out
+
+
+_copies = new_table()  # (numpy's dtype, shape, strides, dtype wanted) -> signature of same bytes
+
+
+def copied_again(array: np.ndarray, dtype: dt.dtype | None):
+    """A tensor with the bytes of an array, if `from_data` has made one of its kind before."""
+    sig = _copies.get((array.dtype, array.shape, array.strides, dtype))
+    if sig is None:
+        return None
+    out = empty(sig)
+    copier()(out.ptr, data_reader()(array), sig.nbytes)
     return out
 
 
@@ -173,7 +210,10 @@ def from_data(data, dtype: dt.dtype | None = None, where=CPU) -> Tensor:
                             "int32, int16, int8, uint8, and bool.")
         if data.dtype.kind == "u" and data.dtype.itemsize > 1:
             return copied(data.astype(np.int64), dtype or dt.int64)
-        return copied(data, dtype)
+        out = copied(data, dtype)
+        if out.sig.numel and data.dtype == out.sig.dtype.numpy and data.flags.c_contiguous:
+            _copies[data.dtype, data.shape, data.strides, dtype] = out.sig
+        return out
     if isinstance(data, np.generic):
         return copied(np.asarray(data), dtype)
     if not isinstance(data, (list, tuple, range)) and hasattr(data, "__array__"):
@@ -332,16 +372,8 @@ def tolist(x: Tensor):
         return to_array(x).tolist()
     if not sig.rank:
         return reader.from_address(x.ptr).value
-    raw = ctypes.string_at(x.ptr, sig.nbytes)
-    if sig.dtype is dt.bool_:
-        found: list = list(map(bool, raw))
-    else:
-        read = array(_CODES[sig.dtype])
-        read.frombytes(raw)
-        found = read.tolist()
-    for n in reversed(sig.shape[1:]):
-        found = [found[i:i + n] for i in range(0, len(found), n)]
-    return found
+    found = memoryview(_Bytes.from_address(x.ptr)).cast("B")[:sig.nbytes]
+    return found.cast(_CODES.get(sig.dtype, "?"), tuple(sig.shape)).tolist()
 
 
 def meta_like(sig: Signature) -> Signature:

@@ -12,6 +12,7 @@ from ..core import formats as fm
 from ..core.device import CPU, META, resolve
 from ..core.lazily import np
 from . import convert, inplace
+from . import pointwise as pw
 from .eager import Named, engine, intercepted, same_every_time, tracers
 from .modes import INFERENCE, modes
 from .storage import allocate, grow, takers
@@ -327,7 +328,26 @@ def check_fits(value, dtype: dt.dtype) -> None:
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, pin_memory=False,
         requires_grad=False):
     """Ones on the diagonal, zeros elsewhere."""
-    m = n if m is None else m
+    try:
+        plan = _eyes.get((n, m, dtype or dt._Default.value, device))
+    except TypeError:
+        plan = None
+    if plan is not None and type(n) is int and (m is None or type(m) is int) and not (
+            layout or pin_memory or requires_grad or modes.inference or out is not None
+            or places._Default.value is not CPU):
+        sig, run, last, _ = plan
+        x = filled(raw_empty(sig), 0)
+        run(x.ptr, 1, last)
+        return x if not tracers else same_every_time(x)
+    return _first_eye(n, m, out, dtype, layout, device, pin_memory, requires_grad)
+
+
+_eyes: dict = {}  # (rows, columns, dtype, device) -> (signature, code, last argument, its plan)
+forget_plans.append(_eyes.clear)
+
+
+def _first_eye(rows, columns, out, dtype, layout, device, pin_memory, requires_grad) -> Tensor:
+    n, m = rows, rows if columns is None else columns
     n, m = _one_size("eye", 0, n), _one_size("eye", 1, m)
     for name, size in (("n", n), ("m", m)):
         if size < 0:
@@ -336,7 +356,11 @@ def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, pin_memory
     x = filled(raw_empty(sig), 0)
     if sig.device is not META and sig.numel:
         diagonal = make(signature(sig.dtype, (min(n, m),), (m + 1,)), x.mem, x.ptr)
-        engine.fill(diagonal, 1)
+        plan = pw.plan(engine.constant, (1,), (), diagonal.sig)
+        plan[2](diagonal.ptr, 1, plan[3])
+        if len(_eyes) < 1000 and type(rows) is int and (
+                columns is None or type(columns) is int):
+            _eyes[rows, columns, sig.dtype, device] = sig, plan[2], plan[3], plan
     if out is not None:
         return place_in("eye", out, x, dtype)
     return same_every_time(finish("eye", x, layout, pin_memory, requires_grad))

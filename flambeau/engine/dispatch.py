@@ -13,10 +13,13 @@ from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction,
 from . import (
     added,
     convolve,
+    cuts,
+    deposit,
     entropy,
     fetch,
     inplace,
     layer,
+    likeness,
     number_first,
     ordered,
     pooling,
@@ -60,7 +63,8 @@ def plug(op: Op) -> None:
         op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
-    for family in (number_first, convolve, pooling, ordered, added, fetch, entropy, layer, inplace):
+    for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
+                   cuts, likeness, inplace):
         if op.name in family.FRONTS:
             op.run = family.FRONTS[op.name](op, op.run)
 
@@ -191,10 +195,15 @@ def composite_front(op: Composite):
         front.__name__ = op.name
         return called_front(op, front) if op.backward_name else front
 
+    body, most = op.body, op.body.__code__.co_argcount
+    least = 1 + max(k for k, name in enumerate(op.names) if name not in op.defaults)
+
     def front_with_formula(*args, **kwargs):
         found = intercepted(op, args, kwargs)
         if found is not None:
             return found[0]
+        if not kwargs and least <= len(args) <= most and not any(map(_may_want, args)):
+            return body(*args)
         bound = bind(op, args, kwargs)
         outside = dict(bound)
         wanted = False
@@ -224,6 +233,13 @@ def composite_front(op: Composite):
 def _has_tagged(value) -> bool:
     """Whether a sequence has a traced tensor in it."""
     return any([isinstance(v, Tensor) and v.sig.tag is not None for v in value])
+
+
+def _may_want(value) -> bool:
+    """Whether an argument may be something that wants a gradient."""
+    if isinstance(value, Tensor):
+        return value.node is not None
+    return type(value) is list or type(value) is tuple
 
 
 def _outside(value):

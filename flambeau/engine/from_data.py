@@ -9,6 +9,7 @@ from ..core import device as places
 from ..core import dtype as dt
 from ..core.device import CPU, resolve
 from ..core.lazily import np
+from ..devices.cpu.routines import data_reader
 from . import convert, inplace
 from .create import as_dtype, filled, finish, moved
 from .eager import engine, same_every_time, tracers
@@ -46,14 +47,15 @@ def _of_numbers(data) -> bool:
 
 
 def _simple(data, dtype):
-    """Tensors of one number or of lists of them, without a detour; None for anything else."""
+    """Tensors of a number, of lists of them or of an array of a known kind, without a detour; None
+    for anything else."""
     kind = type(data)
     if kind is list or kind is tuple:
         return convert.from_lists(data, dtype)
     if dtype is None and (kind is float or kind is bool or (
             kind is int and -2**63 <= data < 2**63)):
         return filled(raw_empty(signature(dt.of_scalar(data), ())), data)
-    return None
+    return convert.copied_again(data, dtype) if kind is np.ndarray else None
 
 
 def as_tensor(data, dtype=None, device=None):
@@ -112,9 +114,7 @@ def _shared(obj, kind):
     return None
 
 
-def from_numpy(ndarray):
-    """A tensor that shares an array's memory."""
-    return convert.from_numpy(ndarray)
+from_numpy = convert.from_numpy
 
 
 def frombuffer(buffer, *, dtype=None, count=-1, offset=0, requires_grad=False):
@@ -143,7 +143,7 @@ def frombuffer(buffer, *, dtype=None, count=-1, offset=0, requires_grad=False):
                       "tensors. This means you can write to the underlying (supposedly "
                       "non-writable) buffer using the tensor.", UserWarning, stacklevel=2)
     array = np.frombuffer(view, np.uint8)
-    address = array.__array_interface__["data"][0]
+    address = data_reader()(array)
     x = make(signature(kind, (count,)), adopt(address, length, array), address + offset)
     return finish("frombuffer", x, None, False, requires_grad)
 
@@ -161,5 +161,5 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
     else:
         mode = "r+" if shared else "c"
     array = np.memmap(filename, np.uint8, mode, shape=(size * kind.itemsize,))
-    address = array.__array_interface__["data"][0]
+    address = data_reader()(array)
     return make(signature(kind, (size,)), adopt(address, array.nbytes, array))

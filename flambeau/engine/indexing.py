@@ -6,26 +6,29 @@ then read from, or written to, that view.
 
 from __future__ import annotations
 
+from operator import attrgetter, is_
 from typing import Any
 
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
 from ..core.lazily import np
+from ..devices.cpu.bounds import within
 from ..ops.declare import View
 from ..ops.shape import bounds
 from . import inplace, masking
 from . import pointwise as pw
-from .access import check_bounds
+from .access import ASKED, check_bounds
 from .convert import from_data, from_numpy, raw_array
 from .eager import changed, check_writable, engine, intercepted, new_table, tracers
 from .modes import modes
 from .node import fronts
-from .selection import Frame, Selection, put_, taken
-from .tensor import Tensor, signature
+from .selection import Frame, Selection, put_, reading, taken, taken_again
+from .tensor import Tensor, empty, signature
 from .views import MISSING, take, view_plan
 
 _plans = new_table()   # (signature, (integer,)) -> plan, which native code looks up
+_signature = attrgetter("sig")
 _basic = new_table()   # (signature, index made hashable) -> plan
 
 
@@ -108,8 +111,13 @@ def getitem(x: Tensor, index):
     key = plain_key(index)
     if key is not None:
         return _run_basic(x, key)
+    found = _picked(x, (index,) if isinstance(index, Tensor) else index)
+    if found is not None:
+        return found
     if isinstance(index, Tensor) and index.sig.rank and x.sig.rank and index.sig.dtype is dt.int64:
-        return taken(x, _along_first(x.sig, index), "IndexBackward0")
+        chosen = _along_first(x.sig, index)
+        _picks[x.sig, index.sig] = _pick(x.sig, chosen)
+        return taken(x, chosen, "IndexBackward0")
     if type(index) is Tensor and (x.node is None or not modes.grad) and (
             masking.covers(index.sig, x.sig)):
         return masking.chosen(x, index)
@@ -120,7 +128,49 @@ def getitem(x: Tensor, index):
     if tensors is None:
         return _run_basic(x, key)
     view = x if key == _WHOLE else _run_basic(x, key)
-    return taken(view, selection(view, tensors), "IndexBackward0")
+    chosen = selection(view, tensors)
+    if type(index) is tuple and len(index) == len(chosen.indices) and all(
+            map(is_, index, chosen.indices)):
+        _picks[x.sig, *chosen.frame.kinds] = _pick(x.sig, chosen)
+    return taken(view, chosen, "IndexBackward0")
+
+
+_picks = new_table()  # signatures of a tensor and of indices for its first dimensions -> plan
+
+
+def _picked(x: Tensor, indices):
+    """What tensors of integers select from the first dimensions, if such were met; else None."""
+    try:
+        plan = _picks.get((x.sig, *map(_signature, indices)))
+    except (AttributeError, TypeError):  # not all are tensors, or it is no sequence
+        return None
+    if plan is None:
+        return None
+    frame, checks, sig, run, last, numbers = plan
+    places = []
+    for index, (check, count, n) in zip(indices, checks, strict=True):
+        places.append(index.ptr)
+        if not check(index.ptr, count, -n, n):
+            return None
+    out = empty(sig)
+    run(out.ptr, x.ptr, *places, *numbers, last)
+    if x.node is not None and modes.grad:
+        return taken_again(out, x, Selection(frame, tuple(indices)), "IndexBackward0")
+    return out
+
+
+def _pick(sig, chosen: Selection):
+    """The plan of a selection by plain indices that are asked about their bounds at once."""
+    frame = chosen.frame
+    for kind in frame.kinds:
+        if kind.kin is None or not kind.contiguous or kind.dtype not in ASKED:
+            return None
+    if sig.tag is not None or sig.device is META or not sig.numel:
+        return None
+    checks = [(within(k.dtype.name), k.numel, sig.shape[d])
+              for d, k in zip(frame.dims, frame.kinds, strict=True)]
+    out, run, last, numbers, _ = frame.programs.setdefault(sig, reading(frame, sig))
+    return None if run is None else (frame, checks, out, run, last, numbers)
 
 
 def _along_first(sig, index: Tensor) -> Selection:

@@ -7,11 +7,13 @@ import itertools
 from ..core import dtype as dt
 from ..core.device import META
 from ..core.lazily import np
+from ..devices.cpu.bounds import within
 from . import pointwise as pw
 from .access import extremes
 from .convert import from_data, raw_array
+from .create import filled
 from .eager import engine, new_table
-from .selection import along, write
+from .selection import along, write, writing
 from .tensor import Signature, Tensor, empty, signature
 from .views import recorded
 
@@ -129,8 +131,32 @@ def choices(n: int, r: int, with_replacement: bool) -> Tensor:
     return from_data(found)
 
 
+_hot = new_table()
+
+
 def one_hot(x: Tensor, classes: int) -> Tensor:
     """Rows of zeros with a one where x says."""
+    plan = _hot.get((x.sig, classes))
+    if plan is None:
+        out = _first_one_hot(x, classes)
+        if x.sig.contiguous and x.sig.kin is not None and type(classes) is int and classes > 0:
+            _hot[x.sig, classes] = _hot_plan(x, out)
+        return out
+    check, count, sig, run, last, one, _ = plan
+    if not check(x.ptr, count, 0, classes):
+        return _first_one_hot(x, classes)
+    out = filled(empty(sig), 0)
+    run(out.ptr, one.ptr, x.ptr, last)
+    return out
+
+
+def _hot_plan(x: Tensor, out: Tensor) -> tuple:
+    places, one = engine.reshape(x, (*x.sig.shape, 1)), engine.full((), 1, dt.int64)
+    run, last, _, program = writing(along(places, x.sig.rank).frame, out.sig, one.sig, None)
+    return within(x.sig.dtype.name), x.sig.numel, out.sig, run, last, one, program
+
+
+def _first_one_hot(x: Tensor, classes: int) -> Tensor:
     if x.sig.dtype is not dt.int64:
         raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got "
                            f"{x.sig.dtype}")

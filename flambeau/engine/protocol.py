@@ -131,7 +131,16 @@ PROPERTIES: dict[str, tuple[Any, Any]] = {
 
 def size(x: Tensor, dim=None):
     """The shape, or the size of one dimension."""
+    if type(dim) is int:
+        try:
+            return _element(x.sig.shape, dim)
+        except IndexError:
+            _dim(x, dim)
     return x.sig.shape if dim is None else x.sig.shape[_dim(x, dim)]
+
+
+#: an element of a shape, whose own way to give one looks out for slices
+_element = tuple.__getitem__
 
 
 def stride(x: Tensor, dim=None):

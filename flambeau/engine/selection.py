@@ -142,12 +142,13 @@ def write(x: Tensor, chosen: Selection, value: Tensor, combine: str | None) -> N
     frame, key = chosen.frame, (x.sig, value.sig, combine)
     plan = frame.programs.get(key)
     if plan is None:
-        plan = frame.programs[key] = _writing(frame, *key)
+        plan = frame.programs[key] = writing(frame, *key)
     run, last, numbers, _ = plan
     run(x.ptr, value.ptr, *[i.ptr for i in chosen.indices], *numbers, last)
 
 
-def _writing(frame: Frame, sig: Signature, given: Signature, combine: str | None):
+def writing(frame: Frame, sig: Signature, given: Signature, combine: str | None):
+    """(machine code, last argument, numbers, what keeps them alive)."""
     if sig.dtype is dt.bool_:
         combine = _COMBINE_BOOL.get(combine or "", combine)
     spread = sh.expand_strides(given.shape, given.strides, frame.loops)
@@ -164,7 +165,11 @@ def _writing(frame: Frame, sig: Signature, given: Signature, combine: str | None
 
 def taken(x: Tensor, chosen: Selection, label: str) -> Tensor:
     """`read`, with its gradient: a sum over all that read from one place."""
-    out = read(x, chosen)
+    return taken_again(read(x, chosen), x, chosen, label)
+
+
+def taken_again(out: Tensor, x: Tensor, chosen: Selection, label: str) -> Tensor:
+    """What was read, with its gradient."""
     sig = x.sig
     return recorded(out, label, (x,), lambda g: [
         put(engine.zeros_of(sig), chosen, g, "add", label)], chosen.indices)

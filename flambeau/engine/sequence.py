@@ -11,11 +11,13 @@ import builtins
 import math
 from typing import Any
 
+from ..core import device as places
 from ..core import dtype as dt
-from ..core.device import CPU, META, default, resolve
+from ..core.device import CPU, META, resolve
 from ..core.lazily import Lazily, np
+from ..devices.cpu import ramps
 from . import convert, create
-from .eager import same_every_time
+from .eager import same_every_time, tracers
 from .modes import modes
 from .settings import get_num_threads
 from .tensor import Tensor, empty, signature
@@ -24,6 +26,8 @@ streams: Any = Lazily("flambeau.devices.cpu.random")
 
 VECTOR_BYTES = 32       # what torch's kernels hold in one register
 GRAIN = 32768           # elements each thread takes at least
+SHORT = 1 << 13         # elements up to which one plain loop is as quick as any
+_REAL = frozenset((int, float))
 
 
 def vector_bases(n: int, width: int, threads: int) -> np.ndarray:
@@ -49,8 +53,12 @@ def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device
     """Numbers from start up to, not including, end."""
     if type(start) is int and end is None and step == 1 and 0 <= start < 2**48 and not (
             dtype or layout or device or pin_memory or requires_grad or modes.inference
-            or out is not None or default() is not CPU):
-        return same_every_time(convert.owned(np.arange(start), dt.int64))
+            or out is not None or places._Default.value is not CPU):
+        if not 0 < start < SHORT:
+            return same_every_time(convert.owned(np.arange(start), dt.int64))
+        x = empty(signature(dt.int64, (start,)))
+        ramps.whole()(x.ptr, 0, 1, start)
+        return x if not tracers else same_every_time(x)
     start, end = (0, start) if end is None else (start, end)
     if not type(start) is type(end) is type(step) is int:
         start, end, step = (create.number(v) for v in (start, end, step))
@@ -146,6 +154,14 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
 def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=None,
              pin_memory=False, requires_grad=False):
     """`steps` numbers evenly spaced from start to end, both included."""
+    if type(steps) is int and 1 < steps < SHORT and (
+            type(start) in _REAL and type(end) in _REAL) and (
+            (dtype or dt._Default.value) is dt.float32 and out is None) and not (
+            layout or device or pin_memory or requires_grad or modes.inference
+            or places._Default.value is not CPU):
+        x = empty(signature(dt.float32, (steps,)))
+        ramps.even()(x.ptr, start, end, steps)
+        return x if not tracers else same_every_time(x)
     return _spaced("linspace", linspace_values, start, end, steps, out, dtype, layout, device,
                    pin_memory, requires_grad)
 

@@ -243,9 +243,13 @@ class Step:
 
 def recorded(out: Tensor, label: str, inputs, function, kept=()) -> Tensor:
     """Attach a step whose gradients, one per input, a function gives; it reads what is kept."""
-    if modes.grad and any(x.node is not None for x in inputs):
-        parents = tuple(edge_of(x) if x.node is not None else None for x in inputs)
-        out.node = new_node(Step(label, function), parents, tuple(kept), (out.sig,))
+    if not modes.grad:
+        return out
+    for x in inputs:  # a generator would cost as much as the rest of the call
+        if x.node is not None:
+            parents = tuple([edge_of(x) if x.node is not None else None for x in inputs])
+            out.node = new_node(Step(label, function), parents, tuple(kept), (out.sig,))
+            break
     return out
 
 
@@ -463,11 +467,11 @@ def _part_plans(sig: Signature, dim: int, sizes):
 
 def parts(x: Tensor, label: str, dim: int, sizes) -> tuple:
     """All parts of a tensor along a dimension: one step of the graph with many results."""
-    outs = []
+    outs, mem, start = [], x.mem, x.ptr
     recording = modes.grad and x.node is not LEAF
     for sig, move in _part_plans(x.sig, dim, sizes):
-        out = make(sig, x.mem, x.ptr + move)
-        out.base = x
+        out = new(Tensor)  # as `make` does it, without a frame of its own
+        out.sig, out.mem, out.ptr, out.node, out.base = sig, mem, start + move, None, x
         if recording:
             remember(x, out)
         outs.append(out)

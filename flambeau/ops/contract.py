@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import string
 
 from ..core import dtype as dt
 from ..core import shape as sh
 from .declare import composite, engine
 from .product import bmm, mm
+from .shape import permute, reshape
 
 LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
@@ -85,6 +88,11 @@ def kron(input, other):
 @composite(method=False)
 def einsum(*args):
     """Sums of products written in the Einstein notation, such as "ij,jk->ik"."""
+    if len(args) == 3 and isinstance(args[0], str) and (
+            hasattr(args[1], "sig") and hasattr(args[2], "sig")):
+        recipe = _product(args[0], args[1].sig, args[2].sig)
+        if recipe is not None:
+            return _multiplied(recipe, args[1], args[2])
     equation, operands = _read(args)
     inputs, output = _parse(equation, [x.dim() for x in operands])
     operands = [_with_diagonals(x, labels) for x, labels in zip(operands, inputs, strict=True)]
@@ -100,6 +108,53 @@ def einsum(*args):
         labels = [name for name in labels if name in output]
     order = [labels.index(name) for name in output]
     return total.permute(tuple(order)) if order != sorted(order) else total
+
+
+@functools.lru_cache(maxsize=4096)
+def _product(equation: str, x, y):
+    """How an equation of two signatures is one product of matrices: (op, how to arrange each factor
+    and the result); None where it is not, or is refused.
+
+    An arrangement is an order of dimensions and a shape, or None for what is as it should be.
+    """
+    inputs, output = _parse(equation, [x.rank, y.rank])
+    in_x, in_y = inputs
+    sizes = dict(zip(in_x, x.shape, strict=True))
+    if x.dtype is not y.dtype or x.dtype.kind != "f" or len(sizes) < x.rank or (
+            len(set(in_y)) < y.rank or 0 in x.shape or 0 in y.shape or any(
+            sizes.get(name, n) != n for name, n in zip(in_y, y.shape, strict=True))):
+        return None
+    sizes.update(zip(in_y, y.shape, strict=True))
+    both = [name for name in in_x if name in in_y]
+    batch, inner = ([n for n in both if (n in output) == kept] for kept in (True, False))
+    left, right = ([n for n in names if n not in both] for names in (in_x, in_y))
+    if not inner or sorted(map(str, output)) != sorted(map(str, batch + left + right)):
+        return None
+
+    def arrangement(labels, *groups):
+        order = tuple(labels.index(n) for group in groups for n in group)
+        shape = tuple(math.prod(sizes[n] for n in group) for group in groups)
+        return (None if order == tuple(range(len(order))) else order,
+                None if all(len(group) == 1 for group in groups) else shape)
+
+    groups = [batch] if batch else []
+    names = [*batch, *left, *right]
+    shape, order = tuple(sizes[n] for n in names), tuple(names.index(n) for n in output)
+    return (bmm if batch else mm, arrangement(in_x, *groups, left, inner),
+            arrangement(in_y, *groups, inner, right),
+            (None if all(len(g) == 1 for g in (*groups, left, right)) else shape,
+             None if order == tuple(range(len(order))) else order))
+
+
+def _multiplied(recipe, x, y):
+    product, (order, shape), (other_order, other_shape), (whole, final) = recipe
+    x = x if order is None else permute(x, order)
+    x = x if shape is None else reshape(x, shape)
+    y = y if other_order is None else permute(y, other_order)
+    y = y if other_shape is None else reshape(y, other_shape)
+    out = product(x, y)
+    out = out if whole is None else reshape(out, whole)
+    return out if final is None else permute(out, final)
 
 
 def _read(args):

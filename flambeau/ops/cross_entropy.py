@@ -271,13 +271,14 @@ def _check_classes(name: str, input, target, weight) -> None:
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
              reduction="mean"):
     """Minus the log-probability of the target class."""
-    reduction = reduction_of(reduction, size_average, reduce)
-    if not input.dim():
+    if reduction != "mean" or size_average is not None or reduce is not None:
+        reduction = reduction_of(reduction, size_average, reduce)
+    if not input.sig.rank:
         raise ValueError("Expected 1 or more dimensions (got 0)")
-    if input.dim() == 1 and target.dim() == 1 and target.shape[0] == 1:
+    if input.sig.rank == 1 and target.sig.rank == 1 and target.sig.shape[0] == 1:
         target = engine.reshape(target, ())
     _check_classes("nll_loss", input.sig, target.sig, None if weight is None else weight.sig)
-    return class_likelihood(input, target, weight, ignore_index, reduction)
+    return class_likelihood.run(input, target, weight, ignore_index, reduction)
 
 
 @composite(where="nn.functional")

@@ -156,6 +156,8 @@ def norm(input, p="fro", dim=None, keepdim=False, *, dtype=None):
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"norm(): p should be a number, 'fro' or 'nuc', but got {p!r}")
     p = 2 if p in (None, "fro") else p
+    if dtype is None:
+        return vector_norm(input, p, dim, keepdim)
     return vector_norm(input, p, dim, keepdim, dtype=dtype)
 
 

@@ -106,13 +106,15 @@ def _implicit_dim(name: str, input, dim, stacklevel: int) -> int:
 @composite(name="softmax", where="nn.functional")
 def functional_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) / sum(exp(x)) along `dim`."""
-    return softmax(input, _implicit_dim("softmax", input, dim, _stacklevel + 2), dtype)
+    dim = dim if type(dim) is int else _implicit_dim("softmax", input, dim, _stacklevel + 2)
+    return softmax(input, dim) if dtype is None else softmax(input, dim, dtype)
 
 
 @composite(name="log_softmax", where="nn.functional")
 def functional_log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """x - log(sum(exp(x))) along `dim`."""
-    return log_softmax(input, _implicit_dim("log_softmax", input, dim, _stacklevel + 2), dtype)
+    dim = dim if type(dim) is int else _implicit_dim("log_softmax", input, dim, _stacklevel + 2)
+    return log_softmax(input, dim) if dtype is None else log_softmax(input, dim, dtype)
 
 
 @composite(where="nn.functional")

@@ -12,8 +12,9 @@ import functools
 import importlib
 
 from ...core.lazily import np
-from .bridge import wrapper_ir
-from .compile import cache, load_or_build
+from .bridge import fast_function, wrapper_ir
+from .compile import load_or_build
+from .objects import addresses, cache
 
 
 class _Routines(dict):
@@ -50,3 +51,21 @@ define void @copy(ptr %to, ptr %from, i64 %bytes) {
 }
 """
     return load_or_build(cache().key(text), "copy", lambda: text + wrapper_ir("copy", "ppq", False))
+
+
+@functools.cache
+def data_reader():
+    """data_of(array): the address of an array's elements, a word of numpy's object after its head.
+
+    numpy itself tells it in twenty times the time.
+    """
+    text = f"""declare ptr @PyLong_FromSsize_t(i64)
+define ptr @data_of(ptr %self, ptr %args, i64 %count) {{
+  %array = load ptr, ptr %args
+  %at = getelementptr i8, ptr %array, i64 {object.__basicsize__}
+  %data = load i64, ptr %at
+  %answer = call ptr @PyLong_FromSsize_t(i64 %data)
+  ret ptr %answer
+}}
+"""
+    return fast_function(*addresses(cache().key(text), ("data_of",), lambda: text), "data_of")

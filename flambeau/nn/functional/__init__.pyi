@@ -104,7 +104,7 @@ def conv_transpose3d(input: Tensor, weight: _Any, bias: _Any = None, stride: _An
 def cosine_embedding_loss(input1: _Any, input2: _Any, target: _Any, margin: _Any = 0, size_average: _Any = None, reduce: _Any = None, reduction: _str = 'mean', *, out: _Any = None) -> Tensor:
     """1 - cosine where target is 1, max(0, cosine - margin) where it is -1."""
 
-def cosine_similarity(x1: _Any, x2: _Any, dim: _Any = 1, eps: _Any = 1e-08, *, out: _Any = None) -> Tensor:
+def cosine_similarity(x1: _Any, x2: _Any, dim: _Any = 1, eps: _Any = 1e-08) -> Tensor:
     """The cosine between vectors along `dim`."""
 
 def cross_entropy(input: Tensor, target: _Any, weight: _Any = None, size_average: _Any = None, ignore_index: _Any = -100, reduce: _Any = None, reduction: _str = 'mean', label_smoothing: _Any = 0.0, *, out: _Any = None) -> Tensor:
@@ -290,7 +290,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: _Any, weight: _Any = None
 def native_channel_shuffle(input: Tensor, groups: _Any, *, out: _Any = None) -> Tensor:
     """Channels dealt out to groups in turn."""
 
-def nll_loss(input: Tensor, target: _Any, weight: _Any = None, size_average: _Any = None, ignore_index: _Any = -100, reduce: _Any = None, reduction: _str = 'mean', *, out: _Any = None) -> _tuple[Tensor, ...]:
+def nll_loss(input: Tensor, target: _Any, weight: _Any = None, size_average: _Any = None, ignore_index: _Any = -100, reduce: _Any = None, reduction: _str = 'mean', *, out: _Any = None) -> Tensor:
     """Minus the log-probability of the target class."""
 
 def normalize(input: Tensor, p: _Any = 2.0, dim: _Any = 1, eps: _Any = 1e-12, *, out: _Any = None) -> Tensor:

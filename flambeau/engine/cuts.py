@@ -1,0 +1,70 @@
+"""Fronts of ops that cut, turn and roll a tensor: what integers mean for a signature was decided
+when they were first met."""
+
+from __future__ import annotations
+
+from ..core import shape as sh
+from ..ops.declare import Op
+from .eager import PLAIN, new_table, tracers
+from .movement import flipped, rolled
+from .tensor import Tensor
+from .views import parts
+
+_INT = frozenset((int,))
+
+
+def _met(work, meant):
+    """The front of f(x, integers ...), which is `work(x, ...)` of what they are `meant` to be."""
+    def wrapped(op: Op, otherwise):
+        known = new_table()
+
+        def front(*args, **named):
+            if named or tracers or Tensor not in PLAIN:
+                return otherwise(*args, **named)
+            try:
+                found = known.get((args[0].sig, *args[1:]))
+            except (AttributeError, TypeError, IndexError):
+                return otherwise(*args)
+            if found is None or not _INT.issuperset(map(type, args[1:])):
+                result = otherwise(*args)
+                if args[0].sig.tag is None and _INT.issuperset(map(type, args[1:])):
+                    known[args[0].sig, *args[1:]] = meant(args[0].sig, *args[1:])
+                return result
+            return work(args[0], *found)
+
+        front.__name__, front.__doc__ = op.name, op.doc
+        return front
+
+    return wrapped
+
+
+def _of_size(sig, size: int, dim: int = 0):
+    """(name of the step, dimension, sizes) of parts of one size."""
+    n = sig.shape[dim]
+    sizes = [min(size, n - start) for start in range(0, n, size)] if n else [0]
+    return "SplitBackward0", dim % sig.rank, tuple(sizes)
+
+
+def _of_number(sig, chunks: int, dim: int = 0):
+    """The same of so many parts at most."""
+    n = sig.shape[dim]
+    if not n:
+        return "SplitWithSizesBackward0", dim % sig.rank, (0,) * chunks
+    return _of_size(sig, -(-n // chunks), dim)
+
+
+def _turned(sig, *dims: int):
+    return (sh.wrap_dims(dims, sig.rank),)
+
+
+def _rolled(sig, shift: int, dim: int | None = None):
+    """Without a dimension it is the whole, laid out in one, that is rolled."""
+    return None if dim is None else (shift, dim % sig.rank)
+
+
+FRONTS = {
+    "split": _met(parts, _of_size),
+    "chunk": _met(parts, _of_number),
+    "flip":  _met(flipped, _turned),
+    "roll":  _met(rolled, _rolled),
+}

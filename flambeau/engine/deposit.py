@@ -1,0 +1,95 @@
+"""Fronts of ops that write where an index says, in place: what is known already takes one frame.
+
+Each looks up what was planned for these signatures, asks one native call whether indices are in
+bounds, and runs the kernel. What is recorded for gradients or traced, and all errors, are left to
+the op's usual front.
+"""
+
+from __future__ import annotations
+
+from ..core.device import CPU
+from ..devices.cpu.bounds import within
+from ..ops.declare import Op
+from . import selection
+from .access import ASKED
+from .create import filled
+from .eager import PLAIN, changed, check_writable, new_table, tracers
+from .modes import modes
+from .storage import checkers
+from .tensor import Signature, Tensor, empty, signature
+
+_NUMBERS = frozenset((int, float, bool))
+
+
+def _in_place(frame_of, combine: str | None):
+    """The front of f(x, dim, index, source)."""
+    def wrapped(op: Op, otherwise):
+        plans = new_table()
+
+        def front(*args, **named):
+            if named or len(args) != 4 or tracers or checkers or Tensor not in PLAIN:
+                return otherwise(*args, **named)
+            x, dim, index, source = args
+            kind = type(source)
+            try:
+                key = x.sig, dim, index.sig, kind if kind in _NUMBERS else source.sig
+                plan = plans.get(key)
+            except (AttributeError, TypeError):
+                return otherwise(*args)
+            if plan is None:
+                result = otherwise(*args)
+                plans[key] = _planned(frame_of, combine, x.sig, dim, index, key[3]) or False
+                return result
+            if plan is False or (modes.grad and (
+                    x.node or (kind not in _NUMBERS and source.node))):
+                return otherwise(*args)
+            check, count, high, given, run, last, _ = plan
+            if not check(index.ptr, count, 0, high) or index.mem is x.mem:
+                return otherwise(*args)
+            if given is not None:
+                source = filled(empty(given), source)
+            elif source.mem is x.mem:
+                return otherwise(*args)
+            check_writable(x, op.name)
+            run(x.ptr, source.ptr, index.ptr, last)
+            changed(x)
+            return x
+
+        front.__name__, front.__doc__ = op.name, op.doc
+        return front
+
+    return wrapped
+
+
+def _planned(frame_of, combine, x: Signature, dim, index: Tensor, given):
+    """(check, count, size, signature of a number, code, last argument, what keeps them alive)."""
+    where, number = index.sig, given in _NUMBERS
+    if type(dim) is not int or not x.rank or not x.numel or x.device is not CPU or (
+            x.tag is not None or where.kin is None or not where.contiguous
+            or where.dtype not in ASKED):
+        return None
+    dim %= x.rank
+    frame = frame_of(x, dim, index)
+    source = signature(x.dtype, ()) if number else given
+    if frame is None or source.tag is not None or source.dtype is not x.dtype or not (
+            number or tuple(source.shape) == tuple(frame.loops)):
+        return None
+    run, last, _, program = selection.writing(frame, x, source, combine)
+    return (within(where.dtype.name), where.numel, x.shape[dim], source if number else None, run,
+            last, program)
+
+
+def _along(x: Signature, dim: int, index: Tensor):
+    return selection.along(index, dim).frame if index.sig.rank == x.rank else None
+
+
+def _rows(x: Signature, dim: int, index: Tensor):
+    return selection.rows(index, tuple(x.shape), dim).frame if index.sig.rank == 1 else None
+
+
+FRONTS = {
+    "scatter_":     _in_place(_along, None),
+    "scatter_add_": _in_place(_along, "add"),
+    "index_add_":   _in_place(_rows, "add"),
+    "index_copy_":  _in_place(_rows, None),
+}

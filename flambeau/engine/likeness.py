@@ -1,0 +1,103 @@
+"""Fronts of `equal` and of `cosine_similarity` that nothing records: both tensors go through one
+kernel."""
+
+from __future__ import annotations
+
+import ctypes
+
+from ..core import dtype as dt
+from ..core import expr as ex
+from ..core.device import CPU
+from ..core.rows import each, row_program
+from ..ops.declare import Op
+from . import rows as runs
+from .eager import PLAIN, new_table, tracers
+from .modes import modes
+from .storage import readers
+from .tensor import Signature, Tensor, empty
+
+_KINDS = frozenset((dt.float32, dt.float64))
+_read = ctypes.c_float.from_address
+
+
+@row_program
+def differ(rows, x: each, y: each):
+    """1 if an element is not what the other is, else 0."""
+    other = ex.where(x == y, ex.const(0, x.dtype), ex.const(1, x.dtype))
+    return rows.once(rows.top(other), dt.float32)
+
+
+def _equal(op: Op, otherwise):
+    plans = new_table()
+
+    def front(input, other):
+        try:
+            sig, code, last, count, _ = plans[input.sig, other.sig]
+        except (KeyError, AttributeError, TypeError):  # not met yet, no tensor, or not planned
+            return missed(input, other)
+        if tracers or readers or Tensor not in PLAIN:
+            return otherwise(input, other)
+        out = empty(sig)
+        code(out.ptr, other.ptr, input.ptr, count, last)
+        return _read(out.ptr).value == 0
+
+    def missed(x, y):
+        result = otherwise(x, y)
+        if not tracers and isinstance(x, Tensor) and (x.sig, y.sig) not in plans:
+            plans[x.sig, y.sig] = _of_rows(differ, x, y, tuple(range(x.sig.rank)))
+        return result
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+def _of_rows(program, x: Tensor, y: Tensor, dims: tuple, **numbers):
+    """(signature, code, last argument, count, what keeps them alive); None if it is not plain."""
+    a, b = x.sig, y.sig
+    if not (_plain(a) and _plain(b)) or a.shape != b.shape or a.dtype is not b.dtype:
+        return None
+    runs.run(program, x, y, dims=dims, **numbers)
+    (sig,), *rest = runs.plans[program, dims, a, b, *map(type, numbers.values())]
+    return sig, *rest
+
+
+def _plain(sig: Signature) -> bool:
+    return (sig.tag is None and sig.device is CPU and sig.dtype in _KINDS and sig.rank > 0
+            and sig.numel > 0)
+
+
+@row_program
+def cosines(rows, x: each, y: each, *, eps):
+    """The cosine between two rows, each divided by its length or by eps."""
+    xx, yy = rows.sums(x * x, y * y)
+    a, b = (ex.maximum(ex.call("sqrt", v), eps) for v in (xx, yy))
+    return rows.once(rows.sum((x / a) * (y / b)))
+
+
+def _cosine(op: Op, otherwise):
+    plans = new_table()
+
+    def front(x1, x2, dim=1, eps=1e-8) -> Tensor:
+        try:
+            sig, code, last, count, _ = plans[x1.sig, x2.sig, dim]
+        except (KeyError, AttributeError, TypeError):
+            return missed(x1, x2, dim, eps)
+        if tracers or type(eps) is not float or type(dim) is not int or Tensor not in PLAIN or (
+                modes.grad and (x1.node or x2.node)):
+            return otherwise(x1, x2, dim, eps)
+        out = empty(sig)
+        code(out.ptr, x2.ptr, x1.ptr, count, eps, last)
+        return out
+
+    def missed(x1, x2, dim, eps):
+        result = otherwise(x1, x2, dim, eps)
+        if not tracers and type(dim) is int and x1.sig.rank and (
+                (x1.sig, x2.sig, dim) not in plans):
+            plans[x1.sig, x2.sig, dim] = _of_rows(cosines, x1, x2, (dim % x1.sig.rank,), eps=1.0)
+        return result
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+FRONTS = {"equal": _equal, "cosine_similarity": _cosine}
