@@ -373,7 +373,8 @@ def tolist(x: Tensor):
     if not sig.rank:
         return reader.from_address(x.ptr).value
     found = memoryview(_Bytes.from_address(x.ptr)).cast("B")[:sig.nbytes]
-    return found.cast(_CODES.get(sig.dtype, "?"), tuple(sig.shape)).tolist()
+    code: Any = _CODES.get(sig.dtype, "?")
+    return found.cast(code, tuple(sig.shape)).tolist()
 
 
 def meta_like(sig: Signature) -> Signature:
