@@ -521,3 +521,18 @@ def test_tensors_cross_threads(filled):
     print(sums)
     """
     assert run(code, filled) == f"[{float(sum(2 * (1 + k % 40) for k in range(3000)))}]"
+
+
+def test_too_many_kernels_are_refused_before_the_system_is_out_of_pieces(monkeypatch):
+    """LLVM does not survive it; the next load, in a process with room, goes on as ever."""
+    from flambeau.devices.cpu import linker
+    from flambeau.devices.cpu.bridge import jit
+
+    monkeypatch.setattr(linker, "_LOOK", 1)
+    monkeypatch.setattr(linker, "most_pieces", lambda: linker.pieces())
+    with pytest.raises(RuntimeError, match=r"vm\.max_map_count"):
+        jit().load(b"", "nothing")
+    monkeypatch.undo()
+    import flambeau as torch
+
+    assert torch.ones(3).mul(2).sum().item() == 6

@@ -42,7 +42,11 @@ class Node:
     @property
     def next_functions(self) -> tuple:
         """((node, number of its result), ...): where gradients go."""
-        return tuple(_described(parent) for parent in self.parents)
+        label, parents = getattr(self.back, "label", None), self.parents
+        if label is not None and len(parents) == 1 and isinstance(parents[0], Node) and (
+                parents[0].back.name() == label):
+            parents = parents[0].parents  # a loss that is reduced is one step of torch's
+        return tuple(_described(parent) for parent in parents)
 
     def __call__(self, *grads):
         """The gradients of what this step was given, from those of its results."""

@@ -8,6 +8,7 @@ until something has to be compiled.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import os
 import sys
@@ -53,6 +54,26 @@ def _opened() -> ctypes.CDLL:
     return ctypes.CDLL(ffi.lib._name)
 
 
+#: so many loads after each other it is seen whether there is room for more; each takes two pieces
+_LOOK = 256
+
+
+@functools.cache
+def most_pieces() -> int | None:
+    """How many pieces of memory the system lets a process have, where it says so."""
+    try:
+        with open("/proc/sys/vm/max_map_count") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def pieces() -> int:
+    """How many this process has."""
+    with open("/proc/self/maps") as file:
+        return sum(1 for _ in file)
+
+
 class Linker:
     """LLVM's execution engine, and what LLVM says of the host."""
 
@@ -72,6 +93,7 @@ class Linker:
             filter(None, self._told(self._GetHostCPUFeatures).split(",")), key=lambda f: f[1:]))
         self.has = frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
         self.engine = self._engine()
+        self._loaded = 0
 
     def __getattr__(self, name: str):
         raise AttributeError(f"the linker has no function {name!r}")
@@ -109,6 +131,14 @@ class Linker:
 
     def load(self, code: bytes, names) -> list[int]:
         """Addresses of functions in object code, linked into the process."""
+        self._loaded += 1
+        # Beyond the limit LLVM finds no memory for code, and takes the process down.
+        if self._loaded % _LOOK == 0 and (limit := most_pieces()) is not None and (
+                pieces() + 4 * _LOOK > limit):
+            raise RuntimeError(
+                f"{self._loaded:,} kernels and programs are loaded, and the system lets a process "
+                f"have no more than {limit:,} pieces of memory: vm.max_map_count. Fewer different "
+                "shapes and dtypes, or a new process, is what helps.")
         file = self._CreateObjectFile(code, len(code))
         self._MCJITAddObjectFile(self.engine, file)
         self._DisposeObjectFile(file)
