@@ -79,7 +79,8 @@ def table(text: str) -> list[str]:
     for what, names in ROWS:
         row(what, ["; ".join(said(found[name, threads]) for name in names
                              if (name, threads) in found) for threads in (1, 2)])
-    for what, start in (("kernels", "kernels "), ("matrix products", "kernels mm ")):
+    for what, start in (("everyday calls on small tensors", "everyday "), ("kernels", "kernels "),
+                        ("matrix products", "kernels mm ")):
         each = [[ratio for (name, threads), ratio in found.items()
                  if name.startswith(start) and threads == count] for count in (1, 2)]
         row(f"{len(each[0])} {what}: geometric mean; worst",
