@@ -8,6 +8,7 @@ does not know: a new shape, keywords, `out=`, a subclass, a trace, an error.
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -64,21 +65,59 @@ NOTHING: dict = {}
 def python_front(op: Pointwise):
     """The front of an op in Python: arguments sorted, then the plan looked up or made."""
     public = dict(zip(public_names(op), op.operands, strict=True))
-    count = len(op.operands)
+    count, attributes = len(op.operands), frozenset(op.attributes)
 
     def front(*args, out=None, **named):
         if tracers and out is None and not named and (
                 followed := tracers[-1].follow(op, args, NOTHING, modes.grad)) is not None:
             return followed
-        if named:
+        if named and not attributes.issuperset(named):
             named = {public.get(k, k): v for k, v in named.items()}
         if len(args) != count:
             args, named = _complete(op, args, named)
         if out is not None:
             return engine.into_out(op, args, named, out)
-        if count > 2 or (named and any(v is not op.defaults.get(k) for k, v in named.items())):
+        if count > 2:
             return pointwise_call(op, args, named)
+        if named:
+            return (op.run(*args) if _are_defaults(op, named) else
+                    pointwise_call(op, args, named))
         return plain_call(op, args)
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front if count != 3 or op.baked_values else _quick_front(op, front)
+
+
+def _are_defaults(op: Pointwise, named: dict) -> bool:
+    """Whether all that is given by name is what it would be anyway."""
+    for name, value in named.items():
+        default = op.defaults.get(name)
+        if value is not default and not (type(value) is type(default) is float
+                                         and value == default != 0):  # 0 has two signs
+            return False
+    return True
+
+
+def _quick_front(op: Pointwise, general):
+    """The front of three operands: one lookup where such were met before."""
+    alike = op.alike
+
+    def front(*args, **named):
+        if len(args) == 3 and not (named or tracers) and Tensor in PLAIN:
+            x, y, z = args
+            quick = alike.get((x.sig if x.__class__ is Tensor else x.__class__,
+                               y.sig if y.__class__ is Tensor else y.__class__,
+                               z.sig if z.__class__ is Tensor else z.__class__))
+            if quick is not None:
+                sig, run, back, tensors, _ = quick
+                out = empty(sig)
+                run(out.ptr, args, NOTHING)
+                for i in tensors:
+                    if args[i].node is not None:
+                        record_pointwise(op, out, back, args, NOTHING)
+                        break
+                return out
+        return general(*args, **named)
 
     front.__name__, front.__doc__ = op.name, op.doc
     return front
@@ -234,10 +273,9 @@ def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
         except TypeError:  # an attribute that is a list, or the like
             quick = alike = None
         if quick is not None:
-            sig, run, last, back, tensors, numbers, names, _ = quick
+            sig, run, back, tensors, _ = quick
             out = empty(sig)
-            run(out.ptr, *[args[i].ptr for i in tensors], *[args[i] for i in numbers],
-                *[attributes.get(name, default) for name, default in names], last)
+            run(out.ptr, args, attributes)
             for i in tensors:
                 if args[i].node is not None:
                     record_pointwise(op, out, back, args, attributes)
@@ -269,15 +307,29 @@ def _planned_call(op: Pointwise, args: tuple, attributes: dict, alike: tuple | N
         plan = op.plans[key] = pw.plan(op, operands, keyed)
     if alike is not None and all([type(v) in _ASKED for v in attributes.values()]) and not any(
             [type(a) is complex for a in args]):
-        tensors = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
-        op.alike[alike] = (
-            plan[0], plan[2], plan[3], plan[4], tensors,
-            [i for i in range(len(args)) if i not in tensors],
-            [(name, op.defaults.get(name)) for name, kind in keyed if not isinstance(kind, tuple)],
-            plan)
+        tensors = tuple([i for i, a in enumerate(args) if isinstance(a, Tensor)])
+        names = tuple([name for name, kind in keyed if not isinstance(kind, tuple)])
+        run = _passing(len(args), tensors, names)(plan[2], plan[3], op.defaults)
+        op.alike[alike] = plan[0], run, plan[4], tensors, plan
     return execute_pointwise(op, args, plan, dict(zip(
         [name for name, kind in keyed if not isinstance(kind, tuple)], numbers, strict=True)),
         attributes)
+
+
+@functools.cache
+def _passing(count: int, tensors: tuple[int, ...], names: tuple[str, ...]):
+    """From machine code, its last argument and defaults to a function that calls it.
+
+    It is given where the result goes, the operands, of which some are tensors, and attributes.
+    """
+    given = [*(f"args[{i}].ptr" for i in tensors),
+             *(f"args[{i}]" for i in range(count) if i not in tensors),
+             *(f"named.get({name!r}, defaults.get({name!r}))" for name in names)]
+    return compile_front(f"""def passing(run, last, defaults):
+    def call(out, args, named):
+        run(out, {", ".join(given)}, last)
+    return call
+""", "passing", {})
 
 
 #: attributes that are plain, and hashed by what they are
@@ -409,7 +461,10 @@ _ours = _Ours()
 
 
 def changed(x: Tensor) -> None:
-    """Count a change of a tensor's bytes, and remember the line that made it."""
+    """Count a change of a tensor's bytes, and remember the place in the code that made it.
+
+    Which line that is takes time to find out, and is hardly ever asked: see `_changed_message`.
+    """
     mem = x.mem
     mem.version += 1
     frame, ours = sys._getframe(1), _ours
@@ -417,7 +472,7 @@ def changed(x: Tensor) -> None:
         if frame.f_back is None:
             break
         frame = frame.f_back
-    mem.changed = (frame.f_code, frame.f_lineno)
+    mem.changed = frame.f_code, frame.f_lasti
 
 
 # -- other protocols -----------------------------------------------------------------------------

@@ -282,9 +282,6 @@ def copy_into(target: Tensor, source: Tensor) -> None:
 
 def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     """Copy another tensor's elements into x."""
-    if _copy_plainly(x, source):
-        changed(x)
-        return x
     check_writable(x, "copy_")
     if not isinstance(source, Tensor):
         source = engine.tensor(source)
@@ -309,7 +306,7 @@ def replace_values(tensors, values) -> None:
     """
     line = None
     for x, new in zip(tensors, values, strict=True):
-        if not _copy_plainly(x, new):
+        if not copy_plainly(x, new):
             copy_(x, new)
         elif line is None:
             changed(x)
@@ -319,7 +316,7 @@ def replace_values(tensors, values) -> None:
             x.mem.changed = line
 
 
-def _copy_plainly(x: Tensor, source) -> bool:
+def copy_plainly(x: Tensor, source) -> bool:
     """Copy a tensor of the same signature, if that was done before, neither is part of a graph and
     nobody has to be asked."""
     if (type(x) is not Tensor or type(source) is not Tensor or x.sig is not source.sig
@@ -412,10 +409,17 @@ def _fill_front(op, otherwise):
     op.takes_out = True  # it does not; the usual front says so
 
     def front(x, *value, **named):
-        if not named and len(value) < 2 and Tensor in PLAIN and _quickly(
-                engine.fill_op, x, value or (0,)):
-            return x
-        return otherwise(x, *value, **named)
+        if named or len(value) > 1 or x.__class__ is not Tensor or tracers or Tensor not in PLAIN:
+            return otherwise(x, *value, **named)
+        number = value[0] if value else 0
+        known = engine.fill_op.quick.get((x.sig, number.__class__))
+        if known is not None and known[0] is not None and x.mem.version >= 0 and (
+                (x.node is None and not hasattr(x, "base")) or not modes.grad):
+            known[0](x.ptr, x.ptr, number, *known[1], known[2])
+            changed(x)
+        elif not _quickly(engine.fill_op, x, (number,)):
+            return otherwise(x, *value)
+        return x
 
     front.__name__, front.__doc__ = op.name, op.doc
     return front

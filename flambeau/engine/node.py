@@ -329,7 +329,8 @@ def kept_values(node: Node) -> tuple:
 
 def _changed_message(node: Node, t: Tensor, version: int) -> str:
     try:
-        code, line = t.mem.changed
+        code, at = t.mem.changed
+        line = next(line for start, end, line in code.co_lines() if start <= at < end)
         where = f" It was last changed at {code.co_filename}:{line}, in {code.co_name}."
     except AttributeError:
         where = ""

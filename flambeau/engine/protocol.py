@@ -15,7 +15,7 @@ from ..core.lazily import np
 from ..ops.declare import registry
 from . import backward as bw
 from . import convert, inplace
-from .eager import engine, lazily_traced, plainly, settle, tracers
+from .eager import changed, engine, lazily_traced, plainly, settle, tracers
 from .modes import gradient_watchers, modes
 from .node import Edge, Handle, named
 from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
@@ -181,6 +181,9 @@ def backward(x: Tensor, gradient=None, retain_graph=None, create_graph=False, in
 
 def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     """Copy the elements of a tensor, or of what it can be broadcast from, into this one."""
+    if inplace.copy_plainly(x, source):
+        changed(x)
+        return x
     if tracers and tracers[-1].lazy:
         found = tracers[-1](inplace.COPY, (x, source), {})
         if found is not None:
