@@ -12,7 +12,8 @@ import pytest
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 HARNESS = Path(os.environ.get("FLAMBEAU_CONFORMANCE", BESIDE)).resolve()
 
-collect_ignore = [] if (HARNESS / "__main__.py").exists() else ["test_conformance.py"]
+collect_ignore = [] if (HARNESS / "__main__.py").exists() else [
+    "test_conformance.py", "test_compiled_conformance.py"]
 
 
 @pytest.fixture(scope="session")
