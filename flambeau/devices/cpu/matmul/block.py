@@ -14,7 +14,8 @@ from .tile import FRAME, FRAME_BYTES, ROWS
 
 #: what a product needs besides addresses: numbers, strides in bytes, addresses of functions.
 #: tiles: addresses of microkernels: see Tiles. tile_shift: the columns of a group are two to this;
-#: tile_group, tile_masked: bytes to the next group, and to the masked ones.
+#: tile_group, tile_masked, tile_half: bytes to the next group, to the masked ones, and to those of
+#: half a vector, or 0.
 #: offsets: of A, B, C and D in bytes for each matrix of the batch. depth: the block in k. height:
 #: the block in rows. across: threads share columns, not rows. each: threads share matrices.
 #: rows_first: the inner loop goes along columns. spare_a: what a block needs, the last part of it
@@ -27,8 +28,8 @@ WORDS = ("batch", "offsets", "m", "n", "k", "a_row", "a_step", "b_step", "b_lane
          "d_row", "kind", "alpha", "beta", "depth", "height", "pack_a", "pack_b", "across", "each",
          "rows_first", "grain", "tiles", "packer_a", "packer_b", "spare_a", "spare_b", "c_size",
          "round", "ahead", "spare_at", "tile_rows",
-         "tile_columns", "tile_shift", "tile_group", "tile_masked", "alone", "turned",
-         "given", "enter", "leave", "finish", "finish_with")
+         "tile_columns", "tile_shift", "tile_group", "tile_masked", "tile_half", "alone",
+         "turned", "given", "enter", "leave", "finish", "finish_with")
 #: B is read where it lies; from panels that were made before; from panels made block by block
 DIRECT, SHARED, HERE = 0, 1, 2
 W = {name: i for i, name in enumerate(WORDS)}
@@ -87,6 +88,7 @@ class _Block:
         self.panels = w.at("%spare", self.word("spare_at"))
         self.line = t.columns * t.size  # of a panel: only tiles of the host's own shape have any
         self.tile_rows, self.tile_columns = self.word("tile_rows"), self.word("tile_columns")
+        self.half = self.word("tile_half")
         self.v_step = w.pick(self.direct, self.b_step, self.line)
         for field, value in (("v_step", self.v_step), ("ahead", self.word("ahead")),
                              ("c_row", self.c_row), ("alpha", self.word("alpha")),
@@ -181,16 +183,17 @@ class _Block:
         self._by_rows(lambda *row: self._by_columns(lambda *column: self._tile(*column, *row)))
 
     def _by_columns(self, body) -> None:
-        """body(c, d, v, columns, table of microkernels) for every panel."""
-        w = self.w
+        """body(c, d, v, columns, table of microkernels) for every panel, or part of the last."""
+        w, size = self.w, [""]
 
         def one(j, at):
-            wide = w.least(self.tile_columns, w.sub(self.wide, j))
+            wide = size[0] = self._columns(w.sub(self.wide, j))
             body(w.at(self.c_group, w.mul(j, self.c_size)),
                  w.at(self.d_group, w.mul(j, self.d_lane)), at[0], wide, self._table(wide))
-            return [w.at(at[0], self.panel)]
+            whole = w.is_("eq", wide, self.tile_columns)
+            return [w.at(at[0], w.pick(whole, self.panel, w.mul(wide, self.t.size)))]
 
-        w.loop(0, self.wide, self.tile_columns, one, [("ptr", self.v_from)])
+        w.loop(0, self.wide, lambda: size[0], one, [("ptr", self.v_from)])
 
     def _by_rows(self, body) -> None:
         """body(i, rows, s) for the rows of every tile."""
@@ -230,13 +233,30 @@ class _Block:
         up = w.op("and", w.add(rows, lanes - 1), -lanes)
         return w.pick(w.is_("sle", rows, lanes), rows, up)
 
+    def _columns(self, left: str) -> str:
+        """Columns of the next tile: what fits half a vector comes after whole ones."""
+        w, lanes = self.w, self.t.lanes
+        rest = w.op("and", left, lanes - 1)
+        apart = w.op("and", w.op("and", w.is_("slt", left, self.tile_columns),
+                                 w.is_("sgt", left, lanes), "i1"), self._fits_half(rest), "i1")
+        return w.pick(apart, w.sub(left, rest), w.least(self.tile_columns, left))
+
+    def _fits_half(self, columns: str) -> str:
+        """Whether so many columns, but not none, have tiles of half a vector."""
+        w = self.w
+        few = w.is_("ult", w.sub(columns, 1), self.t.lanes // 2)
+        return w.op("and", few, w.is_("ne", self.half, 0), "i1")
+
     def _table(self, wide: str) -> str:
         """The microkernels of so many columns: see Tiles."""
-        w, shift = self.w, self.word("tile_shift")
-        group = w.op("lshr", w.sub(wide, 1), shift)
+        w, shift, group = self.w, self.word("tile_shift"), self.word("tile_group")
+        vectors = w.op("lshr", w.sub(wide, 1), shift)
         rest = w.sub(wide, w.op("shl", w.op("lshr", wide, shift), shift))
         masked = w.pick(w.is_("eq", rest, 0), 0, self.word("tile_masked"))
-        return w.at(self.tiles, w.add(w.mul(group, self.word("tile_group")), masked))
+        whole = w.add(w.mul(vectors, group), masked)
+        partly = w.pick(w.is_("eq", wide, self.t.lanes // 2), 0, group)
+        half = w.add(self.half, partly)
+        return w.at(self.tiles, w.pick(self._fits_half(wide), half, whole))
 
     def _panel_bytes(self, rows: str) -> str:
         """From a panel of A to the next: the last vector of a panel reaches beyond its end."""

@@ -75,13 +75,12 @@ class Family(Record):
 def family(name: str, sums: str) -> Family:
     """`square`: the host's own tile. `wide`: one row of many vectors. `dot`: sums along k.
 
-    `half`: as high as the host's own, and half a vector wide. `amx`: its tiles, two by two. These
-    and square ones read panels; the others read half precision where it lies.
+    `amx`: its tiles, two by two. These and square ones read panels; the others read half precision
+    where it lies.
     """
     t = host_tile(sums)
     shapes = {
         "square": (t.rows, t.vectors, t.lanes),
-        "half":   (t.rows, 1, t.lanes // 2),
         "wide":   (1, 8, t.lanes),
         "dot":    (5 if many_registers() else 3, 1, 4),
         "amx":    (AMX.rows, AMX.vectors, AMX.lanes),
@@ -89,11 +88,19 @@ def family(name: str, sums: str) -> Family:
     return Family(name, *shapes[name])
 
 
+def halves(dtype: str) -> bool:
+    """Whether tiles of half a vector take half the time: of vectors as wide as those of AVX-512
+    many a CPU computes two halves in turn."""
+    tile = host_tile(SUMS[dtype])
+    return tile.dtype == dtype and tile.lanes * tile.size == 64
+
+
 class Tiles:
     """Addresses of a family's microkernels, in groups of one for each number of rows.
 
-    Groups have 1, 2 ... vectors of columns, and then again with the last vector masked. `finish`
-    writes an activation (see tile.py); `finish_name` tells it from others.
+    Groups have 1, 2 ... vectors of columns, and then again with the last vector masked; where there
+    are any of half a vector, `half` is the first of two such groups, the second one masked.
+    `finish` writes an activation (see tile.py); `finish_name` tells it from others.
     """
 
     def __init__(self, dtype: str, name: str = "square", finish=None, finish_name: str = "",
@@ -102,7 +109,9 @@ class Tiles:
         self.amx = name == "amx"
         self.paired = paired or self.amx
         self.stem = f"tile_{name}_{'pairs_' if paired else ''}{dtype}{finish_name}"
-        self.table = array("q", bytes(16 * self.family.rows * self.family.vectors))
+        groups = 2 * self.family.vectors
+        self.half = groups if name == "square" and halves(dtype) else 0
+        self.table = array("q", bytes(8 * self.family.rows * (groups + 2)))
         self.address = self.table.buffer_info()[0]
 
     def need(self, n: int) -> int:
@@ -111,6 +120,10 @@ class Tiles:
         if n >= shape.columns:
             self._load(shape.vectors, False)
         rest = n % shape.columns
+        part = rest % shape.lanes
+        if self.half and 0 < part <= shape.lanes // 2:
+            self._load_half(part < shape.lanes // 2)
+            rest -= part
         if rest:
             self._load(-(-rest // shape.lanes), rest % shape.lanes > 0)
         return self.address
@@ -127,16 +140,28 @@ class Tiles:
         return (packer(self.dtype, self.paired),) * 2
 
     def _load(self, vectors: int, masked: bool) -> None:
+        group = vectors - 1 + masked * self.family.vectors
+        self._fill(group, vectors, masked, f"{vectors}{'m' if masked else ''}",
+                   host_tile(SUMS[self.dtype]))
+
+    def _load_half(self, masked: bool) -> None:
+        t = host_tile(SUMS[self.dtype])
+        self._fill(self.half + masked, 1, masked, f"half{'m' if masked else ''}",
+                   Tile(t.dtype, t.rows, 1, t.lanes // 2))
+
+    def _fill(self, group: int, vectors: int, masked: bool, suffix: str, tile: Tile) -> None:
+        """The addresses of a group's microkernels."""
         rows = self.family.rows
-        start = (vectors - 1 + masked * self.family.vectors) * rows
+        start = group * rows
         if self.table[start]:
             return
-        stem = f"{self.stem}_{vectors}{'m' if masked else ''}"
+        stem = f"{self.stem}_{suffix}"
         names = [stem] if self.amx else [f"{stem}_{r}" for r in range(1, rows + 1)]
-        found = addresses(cache().key(stem), names, lambda: self._text(names, vectors, masked))
+        found = addresses(cache().key(stem), names,
+                          lambda: self._text(names, vectors, masked, tile))
         self.table[start:start + rows] = array("q", found * (rows // len(found)))
 
-    def _text(self, names, vectors: int, masked: bool) -> str:
+    def _text(self, names, vectors: int, masked: bool, tile: Tile) -> str:
         from .pairs import add_products
         from .text import module
         from .tile import DotKernel, Kernel
@@ -147,10 +172,7 @@ class Tiles:
             return module(kernel_texts(names[0], vectors, masked, self.dtype, self.finish))
         make, width = (DotKernel, self.family.lanes) if self.family.name == "dot" else (
             Kernel, vectors)
-        tile = host_tile(SUMS[self.dtype])
-        if self.family.name == "half":
-            tile = Tile(tile.dtype, tile.rows, 1, self.family.lanes)
-        source = "" if self.family.name in ("square", "half") else self.dtype
+        source = "" if self.family.name == "square" else self.dtype
         more = {"add": functools.partial(add_products, instruction=adds_pairs())} if (
             self.paired) else {}
         return module(make(tile, r, width, masked, self.dtype, self.finish, source,

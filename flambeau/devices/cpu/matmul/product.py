@@ -66,10 +66,8 @@ def choose(tile: Tile, m: int, n: int, k: int, batch: int, a: Matrix, b: Matrix,
     must = narrow or odd
     pays = m >= FEW_ROWS and n * k * tile.size > caches()[0] // 2
     here = HERE if must or pays else DIRECT
-    # Of vectors as wide as those of AVX-512 many a CPU computes two halves in turn.
-    half = n <= tile.lanes // 2 and tile.lanes * tile.size == 64 and not narrow
     if route == EACH:
-        return Cut(EACH, narrow, here, "half" if half else "square")
+        return Cut(EACH, narrow, here)
     if route == ACROSS:
         return Cut(ACROSS, narrow or n >= 16 * tile.columns, here)
     return Cut(DOWN, narrow or n >= 8 * tile.columns, SHARED)
@@ -89,8 +87,12 @@ def in_tiles(dtype: str) -> bool:
 
 
 def block_depth(tile: Tile, k: int) -> int:
-    """Blocks in k, all about as deep: a panel of B fills the first cache."""
-    most = max(64, caches()[0] // (tile.columns * tile.size))
+    """Blocks in k, all about as deep: a panel of B takes an eighth of the second cache.
+
+    A panel is read in order, so it need not stay in the first cache; sums that are taken from C
+    and put back for every block cost more.
+    """
+    most = max(64, caches()[1] // 8 // (tile.columns * tile.size))
     return -(-k // -(-k // most))
 
 
@@ -187,6 +189,7 @@ def _cut_up(values: dict, tile: Tile, m: int, n: int, k: int, dtype: str, cut: C
         grain=_grain(m, n, k, cut, shape), tiles=kernels.need(n), tile_rows=shape.rows,
         tile_columns=shape.columns, tile_shift=shape.lanes.bit_length() - 1,
         tile_group=8 * shape.rows, tile_masked=8 * shape.rows * shape.vectors,
+        tile_half=8 * shape.rows * kernels.half,
         packer_a=left if pack_a else 0, packer_b=right if pack_b != DIRECT else 0,
         enter=enter, leave=leave, finish=0, finish_with=0,
         spare_a=room_a + room_b, spare_at=room_a,
