@@ -25,7 +25,6 @@ from .threads import DECLARATION
 from .tiles import (
     ADDED,
     FRESH,
-    ROWS,
     VECTORS,
     Code,
     Lanes,
@@ -33,6 +32,7 @@ from .tiles import (
     leaf,
     module,
     product_functions,
+    tile_rows,
     transposed_panels,
 )
 
@@ -55,7 +55,7 @@ class Layout:
     def __init__(self, kind: str, dtype: dt.dtype, units: int, steps, rows: int):
         panel, gates = Lanes(dtype).panel, KINDS[kind].gates
         slices = -(-units // panel)
-        parts = min(max(1, rows // ROWS), -(-_PIECES // slices))
+        parts = min(max(1, rows // tile_rows()), -(-_PIECES // slices))
         self.table = array("q", [word for step in steps for word in step])
         each = rows * gates * units * panel // parts  # multiply-adds of a part of a slice in a step
         ranges = 2 * (each * slices * parts // _RANGES) or 1

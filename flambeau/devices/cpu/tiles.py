@@ -7,26 +7,32 @@ element at any strides; rows of B and C are contiguous. All strides are in bytes
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ...core import dtype as dt
 from ...core import expr as ex
 from ..llvm import Exprs, Place, Writer
 from .bridge import jit
+from .registers import many_registers, tile_shape
 
-#: rows and vectors of a tile: with a vector of B each and one of A they fill 16 registers
-ROWS, VECTORS = 6, 2
-#: rows of B that are taken in one round of the innermost loop
-UNROLLED = 4
+#: vectors of a tile: with rows of them, as many vectors of B and one of A they fill the registers
+VECTORS = 2
 #: how a product starts: from nothing, from what is there, from what is there times a factor per row
 FRESH, ADDED, SCALED = 0, 1, 2
 
 
-class Lanes:
-    """An element type and its vectors, as wide as the machine's registers."""
+def tile_rows() -> int:
+    """Rows of a tile."""
+    return 10 if many_registers() else 6
 
-    def __init__(self, dtype: dt.dtype):
+
+class Lanes:
+    """An element type and its vectors, as wide as the machine's registers or a part of that."""
+
+    def __init__(self, dtype: dt.dtype, part: int = 1):
         self.dtype, self.size = dtype, dtype.itemsize
         self.one = {4: "float", 8: "double"}[self.size]
-        self.width = jit().bits // (8 * self.size)
+        self.width = jit().bits // (8 * self.size * part)
         self.many = f"<{self.width} x {self.one}>"
         self.bits = f"<{self.width} x i1>"
         self.suffix = f"v{self.width}f{8 * self.size}"
@@ -190,12 +196,35 @@ _TILE = ("ptr %c, i64 %ldc, ptr %a, i64 %down, i64 %along, ptr %b, i64 %ldb, i64
          "i64 %mode, ptr %factors, i64 %room")
 
 
-def _tile(lanes: Lanes, rows: int, partial: bool) -> Code:
-    """A few rows and a panel of columns of C; `partial` reads and writes only `room` columns."""
-    code = Code(f"tile{rows}{'_partial' if partial else ''}", _TILE, lanes)
+class _Panel(NamedTuple):
+    """Columns that a tile takes together: so many vectors; a partial one has fewer columns."""
+
+    suffix: str
+    lanes: Lanes
+    vectors: int
+    partial: bool = True
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes.width
+
+
+def _panels(lanes: Lanes) -> list[_Panel]:
+    """Kinds of panels, the narrowest first: few columns at the end are not computed as many."""
+    panels = [_Panel("_thin", lanes, 1), _Panel("_partial", lanes, VECTORS),
+              _Panel("", lanes, VECTORS, False)]
+    if lanes.width * lanes.size == 64:  # of which many a CPU computes two halves in turn
+        panels.insert(0, _Panel("_half", Lanes(lanes.dtype, 2), 1))
+    return panels
+
+
+def _tile(panel: _Panel, rows: int) -> Code:
+    """A few rows and a panel of columns of C; a partial one has `room` columns."""
+    lanes, partial = panel.lanes, panel.partial
+    code = Code(f"tile{rows}{panel.suffix}", _TILE, lanes)
     many, step = lanes.many, lanes.width * lanes.size
-    masks = code.masks("%room") if partial else [""] * VECTORS
-    grid = [(r, v) for r in range(rows) for v in range(VECTORS)]
+    masks = code.masks("%room", panel.vectors)
+    grid = [(r, v) for r in range(rows) for v in range(panel.vectors)]
 
     def read(pointer, v):
         return code.load_some(pointer, masks[v]) if partial else code.load(pointer)
@@ -205,61 +234,62 @@ def _tile(lanes: Lanes, rows: int, partial: bool) -> Code:
         a.append(code.at(a[-1], "%down"))
         c.append(code.at(c[-1], "%ldc"))
     places = {(r, v): code.at(c[r], v * step) if v else c[r] for r, v in grid}
-    code.do(f"switch i64 %mode, label %ready [ i64 {ADDED}, label %added i64 {SCALED}, "
-            "label %scaled ]")
-    code.start("added")
-    there = {k: read(places[k], k[1]) for k in grid}
-    code.do("br label %ready")
-    code.start("scaled")
-    shrunk = {}
-    for r in range(rows):
-        factor = code.splat(code.load(code.at("%factors", r * lanes.size), lanes.one))
-        for v in range(VECTORS):
-            shrunk[r, v] = code.arithmetic("fmul", read(places[r, v], v), factor)
-    code.do("br label %ready")
-    code.start("ready")
-    first = {k: code.fresh("first") for k in grid}
-    for k in grid:
-        code.do(f"{first[k]} = phi {many} [ zeroinitializer, %entry ], [ {there[k]}, %added ], "
-                f"[ {shrunk[k]}, %scaled ]")
-    name = f"llvm.fmuladd.{lanes.suffix}"
-    code.declare(name, many, [many] * 3)
+    code.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+    for place in places.values():  # C is needed at the end, and often comes from far
+        code.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 3, i32 1)")
 
     def some(times: int):
         """So many rows of B."""
         def body(_, carried):
             along, b, *sums = carried
             for _ in range(times):
-                right = [read(code.at(b, v * step) if v else b, v) for v in range(VECTORS)]
+                right = [read(code.at(b, v * step) if v else b, v)
+                         for v in range(panel.vectors)]
                 for r in range(rows):
                     left = code.splat(code.load(code.at(a[r], along), lanes.one))
-                    for v in range(VECTORS):
-                        k = r * VECTORS + v
-                        sums[k] = code.emit(f"call {many} @{name}({many} {left}, {many} "
-                                            f"{right[v]}, {many} {sums[k]})")
+                    for v in range(panel.vectors):
+                        k = r * panel.vectors + v
+                        sums[k] = code.fma(left, right[v], sums[k])
                 along, b = code.add(along, "%along"), code.at(b, "%ldb")
             return [along, b, *sums]
         return body
 
-    kinds = ["i64", "ptr", *(many for _ in grid)]
-    rounds = code.integer("and", "%inner", -UNROLLED)
-    carried = ["0", "%b", *first.values()]
-    for begin, end, times in (("0", rounds, UNROLLED), (rounds, "%inner", 1)):
-        carried = code.loop(begin, end, times, list(zip(kinds, carried, strict=True)), some(times))
-    nexts = dict(zip(grid, carried[2:], strict=True))
-    for r, v in grid:
-        if partial:
-            code.store_some(nexts[r, v], places[r, v], masks[v])
-        else:
-            code.store(nexts[r, v], places[r, v])
+    steps = tile_shape().steps  # of the inner loop at a time
+    carried = [("i64", "0"), ("ptr", "%b"), *((many, "zeroinitializer") for _ in grid)]
+    begin = "0"
+    for times in {steps: None, 1: None}:
+        end = "%inner" if times == 1 else code.integer("and", "%inner", -times)
+        found = code.loop(begin, end, times, carried, some(times))
+        carried = [(kind, value) for (kind, _), value in zip(carried, found, strict=True)]
+        begin = end
+    sums = dict(zip(grid, found[2:], strict=True))
+
+    def write(values):
+        for r, v in grid:
+            if partial:
+                code.store_some(values[r, v], places[r, v], masks[v])
+            else:
+                code.store(values[r, v], places[r, v])
+        code.do("br label %done")
+
+    code.do(f"switch i64 %mode, label %fresh [ i64 {ADDED}, label %added i64 {SCALED}, "
+            "label %scaled ]")
+    code.start("added")
+    write({k: code.arithmetic("fadd", sums[k], read(places[k], k[1])) for k in grid})
+    code.start("scaled")
+    factors = [code.splat(code.load(code.at("%factors", r * lanes.size), lanes.one))
+               for r in range(rows)]
+    write({(r, v): code.fma(read(places[r, v], v), factors[r], sums[r, v]) for r, v in grid})
+    code.start("fresh")
+    write(sums)
+    code.start("done")
     return code
 
 
-def _column(lanes: Lanes, partial: bool) -> Code:
+def _column(panel: _Panel) -> Code:
     """A panel of columns, its rows dealt out evenly to tiles."""
-    suffix = "_partial" if partial else ""
-    code = Code(f"column{suffix}", _TILE + ", i64 %rows", lanes)
-    tiles = code.integer("sdiv", code.add("%rows", ROWS - 1), ROWS)
+    code, most = Code(f"column{panel.suffix}", _TILE + ", i64 %rows", panel.lanes), tile_rows()
+    tiles = code.integer("sdiv", code.add("%rows", most - 1), most)
 
     def tile(i, carried):
         row, = carried
@@ -267,14 +297,14 @@ def _column(lanes: Lanes, partial: bool) -> Code:
         beside = code.sub(tiles, i)
         count = code.integer("sdiv", code.sub(code.add(left, beside), 1), beside)
         c, a = code.at("%c", (row, "%ldc")), code.at("%a", (row, "%down"))
-        factors = code.at("%factors", (row, lanes.size))
-        labels = [code.fresh("rows")[1:] for _ in range(ROWS)]
+        factors = code.at("%factors", (row, panel.lanes.size))
+        labels = [code.fresh("rows")[1:] for _ in range(most)]
         done = code.fresh("tile")[1:]
-        cases = " ".join(f"i64 {r + 1}, label %{labels[r]}" for r in range(ROWS))
+        cases = " ".join(f"i64 {r + 1}, label %{labels[r]}" for r in range(most))
         code.do(f"switch i64 {count}, label %{done} [ {cases} ]")
-        for r in range(ROWS):
+        for r in range(most):
             code.start(labels[r])
-            code.invoke(f"tile{r + 1}{suffix}", ("ptr", c), ("i64", "%ldc"), ("ptr", a),
+            code.invoke(f"tile{r + 1}{panel.suffix}", ("ptr", c), ("i64", "%ldc"), ("ptr", a),
                         ("i64", "%down"), ("i64", "%along"), ("ptr", "%b"), ("i64", "%ldb"),
                         ("i64", "%inner"), ("i64", "%mode"), ("ptr", factors), ("i64", "%room"))
             code.do(f"br label %{done}")
@@ -296,10 +326,19 @@ def _product(lanes: Lanes) -> Code:
         args = [("ptr", c), ("i64", "%ldc"), ("ptr", "%a"), ("i64", "%down"), ("i64", "%along"),
                 ("ptr", b), ("i64", "%ldb"), ("i64", "%inner"), ("i64", "%mode"),
                 ("ptr", "%factors"), ("i64", room), ("i64", "%rows")]
-        whole = code.emit(f"icmp sge i64 {room}, {lanes.panel}")
-        code.when(whole, lambda: code.invoke("column", *args),
-                  lambda: code.invoke("column_partial", *args))
+        narrowest(_panels(lanes), room, args)
         return []
+
+    def narrowest(panels, room, args):
+        """The columns as the narrowest panel that has room for them."""
+        first, *others = panels
+        if not others:
+            code.invoke(f"column{first.suffix}", *args)
+            return
+        limit = first.columns - (others == panels[-1:])  # a partial one that is full is whole
+        code.when(code.emit(f"icmp sle i64 {room}, {limit}"),
+                  lambda: code.invoke(f"column{first.suffix}", *args),
+                  lambda: narrowest(others, room, args))
 
     panels = code.integer("sdiv", code.add("%cols", lanes.panel - 1), lanes.panel)
     code.loop("0", panels, "1", (), panel)
@@ -308,8 +347,9 @@ def _product(lanes: Lanes) -> Code:
 
 def product_functions(lanes: Lanes) -> list[Code]:
     """What a module that calls `Code.product` needs."""
-    return [*(_tile(lanes, r, partial) for partial in (False, True) for r in range(1, ROWS + 1)),
-            _column(lanes, False), _column(lanes, True), _product(lanes)]
+    panels = _panels(lanes)
+    return [*(_tile(panel, r) for panel in panels for r in range(1, tile_rows() + 1)),
+            *map(_column, panels), _product(lanes)]
 
 
 # -- transposed panels -----------------------------------------------------------------------------
