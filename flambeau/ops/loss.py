@@ -141,8 +141,8 @@ def binary_entropy(g, x, y):
 
 @row_program
 def outside_unit(rows, x: each):
-    """How many elements are not between 0 and 1."""
-    return rows.once(rows.sum(e.where((x >= 0) & (x <= 1), e.const(0, x.dtype),
+    """1 if some element is not between 0 and 1, else 0."""
+    return rows.once(rows.max(e.where((x >= 0) & (x <= 1), e.const(0, x.dtype),
                                       e.const(1, x.dtype))))
 
 

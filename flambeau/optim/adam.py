@@ -79,7 +79,8 @@ class Adam(RuleOptimizer):
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * (g * g)
         scale = v if peak is None else peak.maximum(v)
-        p = p - (lr / unbias1) * (m / (scale.sqrt() / unbias2**0.5 + eps))
+        root = unbias2**0.5  # on both sides of the division, so that there is one and not two
+        p = p - (lr * root / unbias1) * (m / (scale.sqrt() + eps * root))
         return (p, m, v) if peak is None else (p, m, v, scale)
 
 
