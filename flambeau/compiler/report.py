@@ -63,4 +63,4 @@ def _described(step, program) -> str:
     finished = sum(isinstance(launch, Finished) for launch in program.launches)
     epilogues = f" ({finished} with what follows as an epilogue)" if finished else ""
     return (f"program: {len(program.launches)} launches{epilogues} from {step.end} recorded ones, "
-            f"arena of {program.placement.size} bytes")
+            f"arena of {program.size} bytes")
