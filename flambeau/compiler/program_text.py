@@ -13,6 +13,7 @@ from ..core.kernel import param_kinds
 from ..devices.cpu.compile import ADDRESSES
 from .epilogue import Finished, parts
 from .glue import finish_text
+from .place import UNUSED
 from .tape import Check, Launch, Live, Place
 
 _DECLARED = ("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
@@ -91,8 +92,9 @@ class ProgramText:
         """Buffers that start with something, by the launch that first uses them."""
         fills: dict[int, list] = {}
         for b, raw in self.program.filled.items():
-            if b in self.program.placement.first:
-                fills.setdefault(self.program.placement.first[b], []).append((b, raw))
+            first = self.program.placement.first[b]
+            if first != UNUSED:
+                fills.setdefault(first, []).append((b, raw))
             else:  # handed out as it is
                 self._fill(b, raw)
         return fills
