@@ -72,6 +72,62 @@ def test_a_compiled_training_step_holds_no_more_than_an_eager_one(fullgraph):
     assert most < eager + own, f"{most / MB:.1f} MB compiled, {eager / MB:.1f} MB in eager"
 
 
+_TINY = """
+weight = torch.ones(8, requires_grad=True)
+x = torch.ones(8)
+def step():
+    weight.grad = None
+    y = x
+    for k in range(200):
+        y = torch.tanh(y * weight) if k % 2 else y + weight * 0.01
+    loss = y.sum()
+    loss.backward()
+    return loss
+"""
+
+_TREE = """
+class Tree(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.join = torch.nn.Embedding(50, 32), torch.nn.Linear(64, 32)
+
+    def forward(self, depth, at):
+        if depth == 0:
+            return self.embed(torch.tensor([at % 50]))
+        halves = [self.forward(depth - 1, 2 * at), self.forward(depth - 1, 2 * at + 1)]
+        return torch.tanh(self.join(torch.cat(halves, 1)))
+
+tree = Tree()
+optimizer = torch.optim.Adam(tree.parameters())
+def step():
+    optimizer.zero_grad()
+    loss = tree(6, 1).square().sum()
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+_PEAK = """
+torch.compile(step)
+before = resident()
+{wrap}
+for _ in range(4):
+    step()
+print(peak() - before)
+"""
+
+
+@linux
+@pytest.mark.parametrize(("program", "ops", "limit"), [
+    (_TINY, 400, 4 << 10), (_TREE, 64 + 3 * 63, 7 << 10)])
+def test_what_is_known_of_a_path_is_little(program, ops, limit):
+    """Where tensors are tiny, what is known of each call is most of what a compiled step holds."""
+    (eager,) = run(program + _PEAK.format(wrap=""))
+    (most,) = run(program + _PEAK.format(wrap="step = torch.compile(step)"))
+    each = (most - eager) / ops
+    assert each < limit, f"{each:.0f} bytes for each op call"
+
+
 @linux
 def test_learning_a_path_holds_what_python_holds():
     """Forty values of 8 MB, of which two live at a time."""

@@ -63,7 +63,7 @@ class Run:
         self.replay: Any = None
         self.adds = any(type(s) is Held for s in sources)   # to gradients that there are
         place = {b: n for n, b in enumerate(self.program.results)}
-        reverse = step.reverse
+        reverse = step.stop.reverse
         self.walked = reverse.walked if variant.wanting and not reverse.outputs else None
         #: of each value: its number, signature, whose memory it is in, and where
         self.inner = [(k, r.sig, place[r.place.root[1]], r.place.offset)

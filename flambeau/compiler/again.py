@@ -32,14 +32,14 @@ def made_again(step: Step, outside: list[Tensor], numbers: list[float],
     now = [(x, getattr(x, "_grad", None)) for x in outside]
     try:
         for each in step.path():
-            op, args, kwargs = each.call
             modes.grad = each.grad
             if each.cast != within():
                 recast(each.cast)
             for k, before in each.grads:
                 outside[k]._grad = real(before)
-            work = op.run if each.backward else subclass.function_of(op)
-            result = run(work, [real(a) for a in args], {k: real(v) for k, v in kwargs.items()})
+            work = each.op.run if each.backward else subclass.function_of(each.op)
+            args, plain = [real(a) for a in each.args], len(each.args) - len(each.names)
+            result = run(work, args[:plain], dict(zip(each.names, args[plain:], strict=True)))
             take([outside[k]._grad for k, _ in each.result] if each.backward
                  else _made_by(each.result, result))
     finally:

@@ -13,7 +13,7 @@ _LEAST = 1 << 20
 
 def arranged(launches: list, buffers: list[int], results: set[int]) -> list:
     """The same launches, so that less memory is needed at once."""
-    touched = [{p.root[1] for _, p in step.places() if p.root[0] == "buffer"} - results
+    touched = [tuple({p.root[1] for _, p in step.places() if p.root[0] == "buffer"} - results)
                for step in launches]
     if sum(buffers[b] for b in {b for used in touched for b in used}) < _LEAST:
         return launches
@@ -27,14 +27,17 @@ def arranged(launches: list, buffers: list[int], results: set[int]) -> list:
 
 
 class _Order:
-    """Launches by their numbers, and when buffers are first and last used."""
+    """Launches by their numbers, and when buffers are first and last used.
 
-    def __init__(self, launches: list, touched: list[set[int]], buffers: list[int]):
+    What each has to do with is in tuples: a set of two takes three times as much.
+    """
+
+    def __init__(self, launches: list, touched: list[tuple[int, ...]], buffers: list[int]):
         self.numbers = [*range(len(launches))]
         self.touched, self.buffers = touched, buffers
         self.fixed = [step.effect for step in launches]
-        self.reads = [step.reads for step in launches]
-        self.writes = [step.writes for step in launches]
+        self.reads = [tuple(step.reads) for step in launches]
+        self.writes = [tuple(step.writes) for step in launches]
         self.first: dict[int, int] = {}     # buffer -> a launch
         self.last: dict[int, int] = {}
         for k, used in enumerate(touched):
@@ -45,11 +48,11 @@ class _Order:
     def is_better_swapped(self, at: int) -> bool:
         """Whether the launch at a place and the next may change places, and less is needed then."""
         one, two = self.numbers[at:at + 2]
-        if self.fixed[one] or self.fixed[two] or (
-                self.writes[one] & (self.reads[two] | self.writes[two])
-                or self.writes[two] & self.reads[one]):
+        if self.fixed[one] or self.fixed[two] or any(
+                root in self.reads[two] or root in self.writes[two] for root in self.writes[one]
+        ) or any(root in self.reads[one] for root in self.writes[two]):
             return False
-        both = self.touched[one] & self.touched[two]
+        both = {*self.touched[one]}.intersection(self.touched[two])
         if any(self.first[b] == one for b in both):
             return False
         taken, given = self._changes(one, both)
@@ -61,11 +64,11 @@ class _Order:
         """Bytes that a launch is the first to use, and those that are free after it."""
         used = self.touched[k]
         return (sum(self.buffers[b] for b in used if self.first[b] == k),
-                sum(self.buffers[b] for b in used - both if self.last[b] == k))
+                sum(self.buffers[b] for b in used if self.last[b] == k and b not in both))
 
     def swap(self, at: int) -> None:
         one, two = self.numbers[at:at + 2]
         self.numbers[at:at + 2] = two, one
-        for b in self.touched[one] & self.touched[two]:
+        for b in self.touched[one]:
             if self.last[b] == two:
                 self.last[b] = one

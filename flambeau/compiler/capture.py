@@ -17,7 +17,7 @@ from .casting import within
 from .overlap import homes_of
 from .phantom import GRAPH, HAS_NODE, extent_of, plain, state_of, traced
 from .reverse import boundary_of, graph_is_ours, rehearse, step_of
-from .segment import Chain, Result, Same, Several, Step, with_bases
+from .segment import Chain, Refused, Result, Same, Several, Step, WayBack, same, with_bases
 from .tape import Recorder
 
 
@@ -91,7 +91,7 @@ class Capture:
         if reason is not None:
             return self._broken(op, key, reason, result, nodes)
         self._catch_up()
-        self.step = self._new_step(op, args, kwargs, key, numbers, template, before)
+        self.step = self._new_step(Step, op, args, kwargs, key, numbers, template, before)
         return made
 
     def _begin(self) -> None:
@@ -211,7 +211,7 @@ class Capture:
 
         nodes: what values were in the graph before it, which is where the segment ends.
         """
-        self.step.children[key] = Step(reason=reason)
+        self.step.grow(key, Refused(reason))
         self.report.broke(op, reason)
         given = self._given_back(result)
         self.nodes = nodes or {}
@@ -233,32 +233,34 @@ class Capture:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _new_step(self, op, args, kwargs, key, numbers, template, before) -> Step:
+    def _new_step(self, kind: type[Step], op, args, kwargs, key, numbers, template,
+                  before) -> Any:
         chain, recorder = self.chain, self.recorder
         chain.add(recorder)
         own = range(len(self.numbers), len(self.numbers) + len(numbers))
         self.numbers += numbers
-        step = Step()
+        chain.numbers += numbers
+        step = kind()
         step.chain, step.end, step.result = chain, len(chain.launches), template
-        step.grad, step.cast = modes.grad, within()
-        step.baked = None if recorder.met.issuperset(own) else list(numbers)
-        step.learnt = list(self.numbers)
-        step.writes = sorted({n for each in recorder.launches for kind, n in each.writes
-                              if kind == "outside"})
-        step.call = (op, [self._coded(a) for a in args],
-                     {k: self._coded(v) for k, v in kwargs.items()})
+        cast = within()
+        step.grad, step.cast = modes.grad, self.step.cast if self.step.cast == cast else cast
+        step.baked = None if recorder.met.issuperset(own) else tuple(numbers)
+        step.writes = tuple(sorted({n for each in recorder.launches for root, n in each.writes
+                                    if root == "outside"}))
+        step.op, step.names = op, tuple(kwargs)
+        step.args = tuple([self._coded(a) for a in (*args, *kwargs.values())])
+        step.numbers = len(self.numbers)
         step.values, step.outside = len(self.values), len(self.outside)
         now = self._states()
-        step.changes = [(k, now[k]) for k, was in before.items() if now[k] != was]
+        step.changes = tuple([(k, now[k]) for k, was in before.items() if now[k] != was])
         for k, change in step.changes:
             self.change(k, change)
         step.parent = self.step
-        self.step.children[key] = step
-        return step
+        return self.step.grow(key, step)
 
     def _coded(self, a):
         if isinstance(a, Tensor):
-            return Same(self.known[id(a)])
+            return same(self.known[id(a)])
         if type(a) in (list, tuple, Size):
             return Several(type(a), tuple(self._coded(v) for v in a))
         if type(a) is slice:
@@ -296,11 +298,12 @@ class Capture:
         if reason is not None:
             end = self.step
             self._broken(op, key, reason, None)
-            end.reverse = None  # the graph has been walked: the way back is learnt another time
+            # The graph has been walked: the way back is learnt another time.
+            end.stopped().reverse = None
             return
-        step = self._new_step(op, (x, gradient, retain), {}, key, [],
+        step = self._new_step(WayBack, op, (x, gradient, retain), {}, key, [],
                               [(k, result) for k, result, _ in changed], states)
-        step.backward, step.grads = True, coded
+        step.grads = coded
         for k, result, g in changed:
             self.recorder.seen(result.place)
             self.twins[len(self.values)] = g
@@ -314,7 +317,8 @@ class Capture:
 
     def learn_again(self, step: Step) -> None:
         """Record a path anew, with the way back from where it ends this time."""
-        before = step.chain.launches[:step.end], step.reverse, step.learnt
+        stop = step.stopped()
+        before = step.chain.launches[:step.end], stop.reverse, stop.learnt
         self.recorder, self.chain, self.added = Recorder(), Chain(next_sequence()), 0
         self.captured = True
         self._begin()
@@ -338,20 +342,20 @@ class Capture:
         reason = next(filter(None, reasons), None)
         if reason is None:
             step.chain, step.end = self.chain, len(self.chain.launches)
-            step.learnt = list(self.numbers)
+            stop.learnt = list(self.numbers)
         self.end_capture(step)
-        if step.proven is None and before[2] != step.learnt:
-            step.proven = _same_code(before[0], step.chain.launches[:step.end]) and _same_code(
-                *[r.recorded if r is not None else () for r in (before[1], step.reverse)])
-        step.programs.clear()
-        step.settling = None
-        step.hopeless = reason is not None or step.reverse is None
+        if stop.proven is None and before[2] != stop.learnt:
+            stop.proven = _same_code(before[0], step.chain.launches[:step.end]) and _same_code(
+                *[r.recorded if r is not None else () for r in (before[1], stop.reverse)])
+        stop.programs.clear()
+        stop.settling = None
+        stop.hopeless = reason is not None or stop.reverse is None
 
     # -- the end ---------------------------------------------------------------------------------
 
     def end_capture(self, step: Step) -> None:
         """What was computed on the way becomes what phantoms are."""
-        live = self.live()
+        live, stop = self.live(), step.stopped()
         self._untag()
         nodes = self.nodes
         self._swap_nodes(nodes)
@@ -359,13 +363,13 @@ class Capture:
             wanting = [k for k in with_bases(live, self.chain.results)
                        if self.twins[k].node is not None]
             if wanting:
-                step.reverse = rehearse(self, wanting)
+                stop.reverse = rehearse(self, wanting)
         finally:
             self._swap_nodes(nodes)
             self._retag()
             self.chain.keep = self.recorder.plans()
-            if step.reverse is not None:
-                step.reverse.keep(self.chain.keep)
+            if stop.reverse is not None:
+                stop.reverse.keep(self.chain.keep)
         self.become_all(self.twins)
         self.restore_boundaries()
         self.twins.clear()

@@ -49,8 +49,6 @@ class Ending(Capture):
                 self._run(step)
         finally:
             state.paused = False
-            if step.after is None:
-                step.after = Step()
             if self.script is not None:
                 self.script.met += self.outside
                 if reason in _HOST_READS:
@@ -58,7 +56,7 @@ class Ending(Capture):
             if step not in self.report.ends:
                 self.report.flushed(step, reason if isinstance(reason, str) else
                                     getattr(reason, "__name__", "a call") + " runs by itself")
-            self._segment(step.after)
+            self._segment(step.stopped().after)
 
     def live(self) -> tuple[int, ...]:
         """Phantoms that somebody besides this trace holds."""
@@ -66,21 +64,22 @@ class Ending(Capture):
         return tuple([k for k in range(len(values)) if getrefcount(values[k]) > 2])
 
     def _run(self, step: Step) -> None:
-        if not (step.proven or self.numbers == step.learnt):
+        stop = step.stopped()
+        if not (stop.proven or self.numbers == stop.learnt):
             # Whether the code depends on these numbers otherwise than by reading them is seen when
             # they differ for the first time.
             if self.script is not None:
                 self.script.learns(self, step)
-            (self._call_by_call if step.hopeless else self.learn_again)(step)
+            (self._call_by_call if stop.hopeless else self.learn_again)(step)
             return
         live = self.live()
-        found = step.programs.get(live)
+        found = stop.programs.get(live)
         if found is None:
-            found = step.programs[live] = step.build(live, self.report)
+            found = stop.programs[live] = step.build(live, self.report)
         if found.eagerly:
             if self.script is not None:
                 self.script.learns(self, step)
-            (self._call_by_call if step.hopeless else self.learn_again)(step)
+            (self._call_by_call if stop.hopeless else self.learn_again)(step)
             return
         if self.report.twice and found.wanting and not can_repeat(step):
             if self.script is not None:
@@ -122,16 +121,17 @@ class Ending(Capture):
             attach_reverse(self, step, found, made)
         if found.bases:
             tie(found.bases, self.values, outside)
-        step.settling = found, Settling(found, len(self.values), step.reverse)
+        stop.settling = found, Settling(found, len(self.values), stop.reverse)
         if back is not None:
             back.compare(self)
 
     def _settled(self, step: Step) -> bool:
         """Whether the segment has ended as it did last time."""
-        if step.settling is None or self.script is not None or self.verify or self.report.twice or (
-                not step.proven and self.numbers != step.learnt):
+        stop = step.stop
+        if stop is None or stop.settling is None or self.script is not None or self.verify or (
+                self.report.twice or (not stop.proven and self.numbers != stop.learnt)):
             return False
-        found, settling = step.settling
+        found, settling = stop.settling
         if (inferring and infers()) or (found.written and not self._lies_as_learnt(found)):
             return False
         made = settling.run(self.state.address, self.numbers)
@@ -139,7 +139,7 @@ class Ending(Capture):
             return False
         for k in found.written:
             self.outside[k].mem.version += 1
-        if found.wanting and step.reverse.parts:
+        if found.wanting and stop.reverse.parts:
             attach_reverse(self, step, found, made)
         if found.bases:
             tie(found.bases, self.values, self.outside)

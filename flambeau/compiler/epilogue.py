@@ -80,7 +80,7 @@ def finished(launches: list, results: set[int]) -> list:
     done: list = []
     made: dict[Place, int] = {}     # where an output lies -> which of `done` makes it
     users = Counter(root for step in launches for root in {p.root for _, p in step.places()})
-    touched = [(step.reads, step.writes) for step in launches]
+    touched = [_touched(step) for step in launches]
     for number, step in enumerate(launches):
         at = _maker(step, made)
         joined = None if at is None else _joined(launches[at], step, results, users)
@@ -93,18 +93,22 @@ def finished(launches: list, results: set[int]) -> list:
                 done[at], step = joined, None
             if step is not launches[number]:
                 del made[launches[at].args[0]]
-                touched[at], touched[number] = (
-                    (each.reads, each.writes) if each is not None else (set(), set())
-                    for each in (done[at], step))
+                touched[at], touched[number] = _touched(done[at]), _touched(step)
         if isinstance(step, Launch) and step.name in _OUTPUTS:
             made[step.args[0]] = number
         done.append(step)
     return [step for step in done if step is not None]
 
 
-def _may_pass(own: tuple[set, set], others: list[tuple[set, set]]) -> bool:
+def _touched(step) -> tuple[tuple, tuple]:
+    """What a step reads and writes; tuples take less than sets."""
+    return (tuple(step.reads), tuple(step.writes)) if step is not None else ((), ())
+
+
+def _may_pass(own: tuple[tuple, tuple], others: list[tuple[tuple, tuple]]) -> bool:
     """Whether a step that reads and writes something may as well come before, or after, others."""
-    return not any(own[0] & writes or own[1] & (reads | writes) for reads, writes in others)
+    met, written = {*own[0], *own[1]}, {*own[1]}
+    return all(met.isdisjoint(writes) and written.isdisjoint(reads) for reads, writes in others)
 
 
 def _is_seen(step) -> bool:

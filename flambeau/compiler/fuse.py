@@ -7,9 +7,12 @@ kernels before it into its loop. A group waits as long as nothing else touches i
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+
 from ..core import expr as ex
 from ..core.kernel import Fold, Kernel, Operand, Store, verify
-from ..devices.cpu.compile import compile_kernel
+from ..devices.cpu.compile import KERNELS, compile_kernel
 from .progress import Progress
 from .tape import Launch
 
@@ -22,16 +25,15 @@ def fused(launches: list, results: set[int]) -> list:
     groups = _grouped(launches)
     done = []
     with Progress(sum(isinstance(item, Group) and item.is_several for item in groups)) as progress:
-        for number, item in enumerate(groups):
+        readers = Counter(root for item in groups for root in item.reads)
+        for item in groups:
             if not isinstance(item, Group):
                 done.append(item)
             elif not item.is_several:
                 done.append(item.launches[0])
             else:
-                read = {root for other in (*groups[:number], *groups[number + 1:])
-                        for root in other.reads}
                 progress.advance()
-                done.extend(item.merged(results, read))
+                done.extend(item.merged(results, readers))
     return done
 
 
@@ -42,6 +44,7 @@ def _grouped(launches: list) -> list:
 
     def close(group: Group) -> None:
         waiting.remove(group)
+        group.close()
         done.append(group)
 
     for step in launches:
@@ -64,7 +67,8 @@ def _grouped(launches: list) -> list:
             waiting.append(Group(step, loops))
         else:
             done.append(step)
-    done.extend(waiting)
+    for group in list(waiting):
+        close(group)
     return done
 
 
@@ -129,6 +133,10 @@ class Group:
         self.size = 0
         self.add(step)
 
+    def close(self) -> None:
+        """Nothing is added any more."""
+        self.keys.clear()
+
     @property
     def is_several(self) -> bool:
         """Whether there is anything to put together."""
@@ -187,20 +195,25 @@ class Group:
     def writes(self) -> set:
         return self.written | (self.fold.writes if self.fold is not None else set())
 
-    def merged(self, results: set[int], read_elsewhere: set) -> list[Launch]:
-        """All of it as one launch; values that nobody reads afterwards are not stored."""
+    def merged(self, results: set[int], readers: Counter) -> list[Launch]:
+        """All of it as one launch; values that nobody reads elsewhere are not stored.
+
+        readers: of how many groups and launches each root is read.
+        """
+        own = self.reads
         merger = _Merger()
         for step in self.launches:
             merger.take(step)
 
-        def needed(read: set) -> list:
+        def needed(also: set | frozenset = frozenset()) -> list:
             return [root for root in merger.values
-                    if root[0] == "outside" or root[1] in results or root in read]
+                    if root[0] == "outside" or root[1] in results or root in also
+                    or readers[root] > (root in own)]
 
         if self.fold is None:
-            return [merger.pointwise(needed(read_elsewhere), self.launches[0])]
-        if needed(read_elsewhere):  # others want the values too: the fold reads what is stored
-            stored = merger.pointwise(needed(read_elsewhere | self.fold.reads), self.launches[0])
+            return [merger.pointwise(needed(), self.launches[0])]
+        if needed():  # others want the values too: the fold reads what is stored
+            stored = merger.pointwise(needed(self.fold.reads), self.launches[0])
             return [stored, self.fold]
         return [merger.folded(self.fold)]
 
@@ -271,9 +284,10 @@ class _Merger:
     def _launch(self, kernel: Kernel, written: list[Access], words, last) -> Launch:
         verify(kernel)
         function = compile_kernel(kernel)
+        kernel = KERNELS.get(function, kernel)  # that of the first of its kind
         places = [a.place for a in (*written, *self.accesses)]
-        return Launch(function.__name__, function, kernel, (*places, *self.numbers, last), words,
-                      tuple(range(len(written))))
+        return Launch(sys.intern(function.__name__), function, kernel,
+                      (*places, *self.numbers, last), words, tuple(range(len(written))))
 
     def pointwise(self, needed, model: Launch) -> Launch:
         values = [self.values[root] for root in needed]

@@ -76,38 +76,37 @@ def flattened(expects) -> list:
 
 
 class Record:
-    """A call that leads from one step to another, as native code compares it."""
+    """A call that leads from one step to another, as native code compares it.
 
-    __slots__ = ("_keep", "address", "words")
+    It has addresses of what the step holds, which has the record too.
+    """
 
-    def __init__(self, step, names: tuple[str, ...]):
-        rows: list[int] = []
-        keep: list = []
-        flat = flattened(step.expects)
-        for e in flat:
-            row = self._row(e, keep)
-            rows += [*row, *[0] * (ARGUMENT - len(row))]
-        written = array("q", step.writes)
+    __slots__ = ("_written", "address", "words")
+
+    def __init__(self, step):
+        flat, written = flattened(step.expects), array("q", step.writes) if step.writes else None
         said = {
             "op": id(step.op), "grad": id(step.grad), "step": id(step),
             "sig": id(step.result.traced), "node": id(step.result.node), "next": 0,
-            "names": id(names), "named": len(names), "count": len(step.expects),
-            "rows": len(flat), "written": written.buffer_info()[0], "writes": len(written),
+            "names": id(step.names), "named": len(step.names), "count": len(step.expects),
+            "rows": len(flat), "written": 0 if written is None else written.buffer_info()[0],
+            "writes": len(step.writes),
         }
-        self.words = array("q", [*(said[name] for name in RECORD), *rows])
+        words = [said[name] for name in RECORD]
+        for e in flat:
+            row = self._row(e)
+            words += [*row, *[0] * (ARGUMENT - len(row))]
+        self.words, self._written = array("q", words), written
         self.address = self.words.buffer_info()[0]
-        self._keep = (keep, names, step.op, step.grad, step.result, written)
 
     @staticmethod
-    def _row(e, keep: list) -> list[int]:
+    def _row(e) -> list[int]:
         kind = e.__class__
         if kind is int:
             return [KINDS.index("value"), e]
         if e is float:
             return [KINDS.index("float")]
-        keep.append(e)
         if kind is Outside:
-            keep.append((e.tensor, e.sig, e.plain, e.node))
             return [_OUTSIDE, e.number, id(e.tensor), id(e.sig), id(e.plain), id(e.node)]
         if kind is Listed:
             return [KINDS.index(e.kind.__name__), len(e.parts), id(e.kind)]
@@ -115,7 +114,7 @@ class Record:
         return [KINDS.index(name), id(e.value)]
 
     @staticmethod
-    def possible(step, names) -> bool:
+    def possible(step) -> bool:
         return (len(flattened(step.expects)) <= MOST and not step.changes
                 and type(step.result) is Result)
 

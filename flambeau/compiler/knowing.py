@@ -88,7 +88,7 @@ class Knowing:
         self.given = numbers
         return True
 
-    def _expect(self, step: Step, op, args, kwargs) -> None:
+    def _expect(self, step: Step, args, kwargs) -> None:
         """Remember a call that went this way; only plain arguments can be told at a glance."""
         found: list = []
         for a in (*args, *kwargs.values()):
@@ -97,11 +97,10 @@ class Knowing:
                 found = []
                 break
             found.append(one)
-        step.op, step.grad, step.names = op, modes.grad, tuple(kwargs)
         step.expects = tuple(found) if found else None
         step.record = None
-        if step.expects is not None and Record.possible(step, step.names):
-            step.record = Record(step, step.names)
+        if step.expects is not None and Record.possible(step):
+            step.record = Record(step)
             step.record.lead_to(None if step.next is None else step.next.record)
         self.step.lead_to(step if step.expects is not None else None)
 

@@ -15,58 +15,68 @@ _ALIGN = 64
 HOSTED = 1 << 14
 
 
+#: of a buffer that no launch uses
+UNUSED = -1
+
+
 class Placement:
-    """Offsets of buffers, by when they are first and last used."""
+    """Offsets of buffers, by when they are first and last used; all by the buffers' numbers."""
 
     def __init__(self, launches, buffers: list[int], results: set[int], filled: dict[int, bytes]):
-        self.first: dict[int, int] = {}
-        self.last: dict[int, int] = {}
+        self.first = [UNUSED] * len(buffers)
+        self.last = [UNUSED] * len(buffers)
         written: set[int] = set()
         for when, step in enumerate(launches):
             for _, place in step.places():
-                if place.root[0] == "buffer":
-                    self.first.setdefault(place.root[1], when)
-                    self.last[place.root[1]] = when
+                kind, b = place.root
+                if kind == "buffer":
+                    if self.first[b] == UNUSED:
+                        self.first[b] = when
+                    self.last[b] = when
             written |= {number for kind, number in step.writes if kind == "buffer"}
         #: buffers that hold what Python put there and nothing else
         self.constant = {b for b in filled if b not in written and b not in results}
         #: where a buffer is, in the arena or in the result that hosts it
-        self.offsets: dict[int, int] = {}
+        self.offsets = [UNUSED] * len(buffers)
         self.hosts: dict[int, int] = {}
-        movable = [b for b in self.first if b not in results and b not in self.constant]
+        self.rooms = [-(-size // _ALIGN) * _ALIGN for size in buffers]
+        movable = [b for b, when in enumerate(self.first)
+                   if when != UNUSED and b not in results and b not in self.constant]
         instead = self._in_place(launches, {*movable} - filled.keys(), buffers)
         # The memory of a result is first used in this order.
-        hosts = sorted((self.first[r], r) for r in results if r in self.first)
-        arena: list[tuple[int, int, int]] = []
-        rooms: dict[int, list] = {r: [] for _, r in hosts}
-        for b in sorted(movable, key=lambda b: (-buffers[b], b)):
-            size = -(-buffers[b] // _ALIGN) * _ALIGN
-            if size >= HOSTED and self._hosted(b, size, hosts, rooms, buffers):
+        hosts = sorted((self.first[r], r) for r in results if self.first[r] != UNUSED)
+        arena: list[int] = []
+        guests: dict[int, list[int]] = {r: [] for _, r in hosts}
+        movable.sort(key=lambda b: (-buffers[b], b))
+        for b in movable:
+            if self.rooms[b] >= HOSTED and self._hosted(b, hosts, guests, buffers):
                 continue
-            self.offsets[b] = self._gap(b, size, arena, instead.get(b, ()))
-            arena.append((self.offsets[b], size, b))
-        self.size = max((o + n for o, n, _ in arena), default=0)
+            self.offsets[b] = self._gap(b, arena, instead.get(b, ()))
+            arena.append(b)
+        self.size = max((self.offsets[b] + self.rooms[b] for b in arena), default=0)
 
-    def _hosted(self, b: int, size: int, hosts, rooms: dict[int, list], buffers) -> bool:
+    def _hosted(self, b: int, hosts, guests: dict[int, list[int]], buffers) -> bool:
         """Put a buffer into the result that is written next after it was needed, if it fits."""
+        size = self.rooms[b]
         for when, r in hosts:
             if when > self.last[b] and size <= buffers[r]:
-                offset = self._gap(b, size, rooms[r])
+                offset = self._gap(b, guests[r])
                 if offset + size <= buffers[r]:
                     self.offsets[b], self.hosts[b] = offset, r
-                    rooms[r].append((offset, size, b))
+                    guests[r].append(b)
                     return True
         return False
 
-    def _gap(self, b: int, size: int, placed, instead=()) -> int:
+    def _gap(self, b: int, placed: list[int], instead=()) -> int:
         """The first offset where a buffer is in nobody's way; that of one it may overwrite if
         possible."""
-        first, last = self.first, self.last
-        beside = sorted((o, o + n, other) for o, n, other in placed
-                        if first[other] <= last[b] and first[b] <= last[other])
+        first, last, offsets, rooms = self.first, self.last, self.offsets, self.rooms
+        begin, end, size = first[b], last[b], rooms[b]
+        beside = sorted([(offsets[other], offsets[other] + rooms[other], other) for other in placed
+                         if first[other] <= end and begin <= last[other]])
         for low, _, other in beside:
-            if other in instead and all(o >= low + size or end <= low
-                                        for o, end, third in beside if third != other):
+            if other in instead and all(o >= low + size or high <= low
+                                        for o, high, third in beside if third != other):
                 return low
         offset = 0
         for low, high, _ in beside:

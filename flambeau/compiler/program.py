@@ -13,6 +13,7 @@ import ctypes
 import hashlib
 import threading
 from array import array
+from collections.abc import Iterator
 from functools import cached_property
 
 from ..devices.cpu.bridge import function_at, jit, wrapper_ir
@@ -38,7 +39,6 @@ class Program:
         self.constants = constants      # bytes
         self.filled = filled            # buffer -> its first contents, b"" for zeros
         self.results = results          # buffers whose memory outlives a run, in order
-        self.placement = Placement(launches, buffers, {*results}, filled)
         self.pools = [(pool_of(buffers[b]), buffers[b]) for b in results]
         self.keep = keep                # what native code reads besides: plans and their words
         self.outside = 1 + max((p.root[1] for step in launches for _, p in step.places()
@@ -54,39 +54,70 @@ class Program:
             a for s in calls for a in s.args if type(a) is int and a > 1 << 32))
         self.idle = threading.Lock()    # held by who runs it
         self.checks = [step for step in launches if isinstance(step, Check)]
-        self._data()
+        self.data = self._written_data()
+        # What lay in free lists for ops one by one is not needed as well as an arena.
+        return_idle_pages()
+        self.size = max(1, self.placement.size)
+        self.arena = reserve(self.size)
 
     # -- memory that stays ---------------------------------------------------------------------
 
-    def _data(self) -> None:
-        """Layout words, constants and first contents, in one block each program owns."""
-        chunks: list[bytes] = []
-        self.at: dict = {}
-        size = 0
-
-        def put(key, raw: bytes) -> None:
-            nonlocal size
-            self.at[key] = size
-            chunks.append(raw)
-            size += -(-len(raw) // _ALIGN) * _ALIGN
-
+    def _contents(self) -> Iterator[tuple[tuple[str, int], bytes]]:
+        """Layout words, constants and first contents."""
         for number, step in enumerate(self.launches):
             if isinstance(step, Launch) and step.words is not None:
-                put(("words", number), array("q", step.words).tobytes())
+                yield ("words", number), array("q", step.words).tobytes()
         for number, raw in enumerate(self.constants):
-            put(("constant", number), raw)
+            yield ("constant", number), raw
         for number, raw in self.filled.items():
             if number in self.placement.constant:
-                put(("filled", number), raw or bytes(self.sizes[number]))
+                yield ("filled", number), raw or bytes(self.sizes[number])
             elif raw:
-                put(("filled", number), raw)
-        self.data = allocate(max(1, size))
-        ctypes.memset(self.data.address, 0, self.data.nbytes)
-        for at, raw in zip(self.at.values(), chunks, strict=True):
-            ctypes.memmove(self.data.address + at, raw, len(raw))
-        # What lay in free lists for ops one by one is not needed as well as an arena.
-        return_idle_pages()
-        self.arena = reserve(max(1, self.placement.size))
+                yield ("filled", number), raw
+
+    def _written_data(self):
+        """All of those in one block, which the program owns."""
+        data = allocate(max(1, sum(_room(raw) for _, raw in self._contents())))
+        ctypes.memset(data.address, 0, data.nbytes)
+        for key, raw in self._contents():
+            ctypes.memmove(data.address + self.at[key], raw, len(raw))
+        return data
+
+    # -- what only its text needs: forgotten once there is code, and found again -----------------
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where buffers are."""
+        return Placement(self.launches, self.sizes, {*self.results}, self.filled)
+
+    @cached_property
+    def at(self) -> dict[tuple[str, int], int]:
+        """Where what the program owns is in its data."""
+        found, size = {}, 0
+        for key, raw in self._contents():
+            found[key] = size
+            size += _room(raw)
+        return found
+
+    @cached_property
+    def foreign_at(self) -> dict[int, int]:
+        """Where in the table addresses of plans are."""
+        return {a: self._before + k for k, a in enumerate(self.foreign)}
+
+    @cached_property
+    def routine_at(self) -> dict[int, int]:
+        """Where in the table addresses of routines are."""
+        first = self._before + len(self.foreign)
+        return {a: first + k for k, a in enumerate(self.routines)}
+
+    @property
+    def _before(self) -> int:
+        """How many words of the table change from run to run."""
+        return 2 + len(self.results) + self.outside + self.numbers
+
+    def _forget(self) -> None:
+        for name in ("placement", "at", "foreign_at", "routine_at"):
+            self.__dict__.pop(name, None)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -102,7 +133,7 @@ class Program:
     def _beside(self) -> Program:
         """The same program on an arena of its own."""
         other = copy.copy(self.prepare())
-        other.idle, other.arena = threading.Lock(), reserve(max(1, self.placement.size))
+        other.idle, other.arena = threading.Lock(), reserve(self.size)
         other._own_table(self.table)
         return other
 
@@ -139,21 +170,19 @@ class Program:
     @cached_property
     def code(self):
         """The native function (table, where to say what failed, work)."""
-        before = 2 + len(self.results) + self.outside + self.numbers
-        self._own_table([0] * before + self.foreign + self.routines)
-        self.foreign_at = {a: before + k for k, a in enumerate(self.foreign)}
-        first = before + len(self.foreign)
-        self.routine_at = {a: first + k for k, a in enumerate(self.routines)}
+        self._own_table([0] * self._before + self.foreign + self.routines)
         self.work = sum(_work(step, self.sizes) for step in self.launches)
-        body, called = self.ir()
-        digest = hashlib.sha256(body.encode()).hexdigest()
-        name = f"program_{digest[:24]}"
+        text, digest = ProgramText(self, False), hashlib.sha256()
+        for piece in text.pieces():  # all of it is there at once only if it has to be compiled
+            digest.update(piece.encode())
+        name = f"program_{digest.hexdigest()[:24]}"
         add = jit().publish
-        for symbol, address in called.items():
+        for symbol, address in text.called.items():
             add(symbol, address)
         wrapper, self.entry = loaded(
-            cache().key(f"{name} {digest}"), (f"{name}_py", name),
-            lambda: body.replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False))
+            cache().key(f"{name} {digest.hexdigest()}"), (f"{name}_py", name),
+            lambda: self.ir()[0].replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False))
+        self._forget()
         return function_at(wrapper, name)
 
     def _own_table(self, words) -> None:
@@ -170,10 +199,16 @@ class Program:
 
     def ir(self, by_name: bool = False) -> tuple[str, dict[str, int]]:
         """The text of the program, and the code it calls: kernels, and `by_name` routines too."""
-        return ProgramText(self, by_name).whole()
+        text = ProgramText(self, by_name)
+        return "".join(text.pieces()), text.called
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.launches))
+
+
+def _room(raw: bytes) -> int:
+    """Bytes that something takes in a program's data."""
+    return -(-len(raw) // _ALIGN) * _ALIGN
 
 
 def _work(step, sizes: list[int]) -> int:

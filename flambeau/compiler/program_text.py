@@ -7,11 +7,13 @@ outside, numbers, and what differs from process to process: addresses of plans a
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from ..core.kernel import param_kinds
 from ..devices.cpu.compile import ADDRESSES
 from .epilogue import Finished, parts
 from .glue import finish_text
+from .place import UNUSED
 from .tape import Check, Launch, Live, Place
 
 _DECLARED = ("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
@@ -25,31 +27,32 @@ class ProgramText:
         self.program, self.by_name = program, by_name
         self.first = 2 + len(program.results)
         self.order = {b: 2 + k for k, b in enumerate(program.results)}
-        self.lines: list[str] = []
+        self.lines: list[str] = []              # of the piece that is being written
         self.glue: list[str] = []               # functions that finish pieces
         self.called: dict[str, int] = {}
         self.declared: dict[str, str] = {}
         self.bases: dict[int, str] = {}         # words of the table that were loaded
         self.values = self.checks = 0
 
-    def whole(self) -> tuple[str, dict[str, int]]:
-        """The text, and the code that it calls by name."""
+    def pieces(self) -> Iterator[str]:
+        """The text, launch by launch, so that nobody has to hold all of it; `called` is known then.
+
+        Functions that it calls come last: what they are is seen on the way.
+        """
+        yield "define void @PROGRAM(ptr %table, ptr %failed, i64 %work) {\nentry:\n"
+        self.lines += self._rooms()
         fills = self._first_contents()
         for number, step in enumerate(self.program.launches):
             for b, raw in fills.get(number, ()):
                 self._fill(b, raw)
             if isinstance(step, Check):
                 self._check(step)
-                continue
-            launch = parts(step)[0]
-            args = self._given(launch, number)
-            if isinstance(step, Finished):
-                self._finish_with(step, number, args)
-            self.lines.append(f"  call void {self._code_of(launch, args)}({', '.join(args)})")
-        text = "\n".join([*self.declared.values(), *_DECLARED, *self.glue,
-                          "define void @PROGRAM(ptr %table, ptr %failed, i64 %work) {", "entry:",
-                          *self._rooms(), *self.lines, "  ret void", "}", ""])
-        return text, self.called
+            else:
+                self._launch(step, number)
+            yield "\n".join([*self.lines, ""])
+            self.lines.clear()
+        self.lines += ["  ret void", "}", *self.glue, *self.declared.values(), *_DECLARED, ""]
+        yield "\n".join(self.lines)
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -89,8 +92,9 @@ class ProgramText:
         """Buffers that start with something, by the launch that first uses them."""
         fills: dict[int, list] = {}
         for b, raw in self.program.filled.items():
-            if b in self.program.placement.first:
-                fills.setdefault(self.program.placement.first[b], []).append((b, raw))
+            first = self.program.placement.first[b]
+            if first != UNUSED:
+                fills.setdefault(first, []).append((b, raw))
             else:  # handed out as it is
                 self._fill(b, raw)
         return fills
@@ -111,6 +115,13 @@ class ProgramText:
                               f"i64 {program.sizes[number]}, i1 false)")
 
     # -- launches --------------------------------------------------------------------------------
+
+    def _launch(self, step, number: int) -> None:
+        launch = parts(step)[0]
+        args = self._given(launch, number)
+        if isinstance(step, Finished):
+            self._finish_with(step, number, args)
+        self.lines.append(f"  call void {self._code_of(launch, args)}({', '.join(args)})")
 
     def _given(self, step: Launch, number: int) -> list[str]:
         """Arguments of a launch, each with its type."""

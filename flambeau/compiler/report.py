@@ -42,7 +42,7 @@ class Report:
         lines = [f"{self.name}: {self.calls} calls, {self.captured} of them on new paths, "
                  f"{len(self.ends)} segments, {len(self.programs)} programs"]
         for step, (reason, line) in self.ends.items():
-            ops = [getattr(each.call[0], "name", "?") for each in step.path()]
+            ops = [getattr(each.op, "name", "?") for each in step.path()]
             lines.append(f"  segment of {len(ops)} op calls: {_shown(ops)}")
             lines.append(f"    ends at {line}: {reason}")
             for owner, program in self.programs:
@@ -63,4 +63,4 @@ def _described(step, program) -> str:
     finished = sum(isinstance(launch, Finished) for launch in program.launches)
     epilogues = f" ({finished} with what follows as an epilogue)" if finished else ""
     return (f"program: {len(program.launches)} launches{epilogues} from {step.end} recorded ones, "
-            f"arena of {program.placement.size} bytes")
+            f"arena of {program.size} bytes")

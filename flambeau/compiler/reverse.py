@@ -428,7 +428,7 @@ def _gradient(found, made: dict, kept, hold) -> Tensor:
 
 def attach_reverse(tracer, step, variant, results: list) -> None:
     """Put the values of a run into the graph; `results` are the storages that it filled."""
-    reverse = step.reverse
+    reverse = step.stop.reverse
     for k in variant.wanting:
         if k in reverse.consumed:
             tracer.values[k].node = reverse.walked[k]

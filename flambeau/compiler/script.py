@@ -98,7 +98,7 @@ class Script:
 
     def learns(self, tracer, step) -> None:
         """A segment has ended for which there is no program: it is learnt again, or never will."""
-        if step.hopeless:
+        if step.stopped().hopeless:
             self.ran(tracer, step, None)
         else:
             self.refuse("a path is new")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +43,10 @@ class Same:
         self.code = code
 
 
+#: the same objects for all paths: there are many calls, and few numbers
+same = functools.cache(Same)
+
+
 class Several:
     """A tuple, list or named tuple of results."""
 
@@ -56,6 +62,7 @@ class Chain:
     def __init__(self, first: int) -> None:
         self.first = first                  # steps of the graph made since then are its own
         self.launches: list = []
+        self.numbers: list[float] = []      # that calls were given
         self.results: list[Result] = []
         self.buffers: list[int] = []
         self.constants: list[bytes] = []
@@ -85,38 +92,79 @@ class Variant:
     held: tuple = ()            # values that somebody besides the trace holds
 
 
-class Step:
-    """One op call on a path: what follows it, what it makes, and programs that end here."""
+class Stop:
+    """What is known of the segments that end with a call: their programs, and what follows them."""
 
-    def __init__(self, reason: str | None = None):
-        self.children: dict[tuple, Step] = {}
+    __slots__ = ("after", "hopeless", "learnt", "programs", "proven", "reverse", "settling")
+
+    def __init__(self, learnt: list[float]):
+        self.learnt = learnt                # the numbers of the path when it was recorded
+        self.proven: bool | None = None     # whether others may take their place, if that is known
         self.programs: dict[tuple[int, ...], Variant] = {}
         self.settling: Any = None           # the Variant that ended here last, and its Settling
-        self.after: Step | None = None      # the segment that starts when one ends here
-        self.parent: Step | None = None
-        self.reason = reason                # why this call is no part of a program
-        self.chain: Any = None              # the Chain it is part of
-        self.end = 0                        # launches of the chain up to here
-        self.result: Any = None             # how what it returns is made again
-        self.baked: list | None = None      # numbers that are part of the code
-        self.learnt: list = []              # the numbers of the path when it was recorded
-        self.proven: bool | None = None     # whether others may take their place, if that is known
-        self.writes: list[int] = []         # tensors from outside whose memory it changes
-        self.changes: list = []             # (value, (signature, wants)) changed in place
-        self.call: tuple = ()
-        self.values = self.outside = 0
+        self.after = Step()                 # the segment that starts when one ends here
         self.reverse: Any = None            # how to go back from here
-        self.backward = False
-        self.grads: list = []               # gradients of leaves before going back
         self.hopeless = False               # learning it again did not help
-        self.next: Step | None = None       # the call that followed last time
-        self.op: Any = None                 # that call: its op, grad mode and arguments
+
+
+class Step:
+    """One op call on a path: what it makes, and what follows it.
+
+    There is one for every call that was ever learnt, so it has nothing that only some need.
+    """
+
+    __slots__ = ("args", "baked", "branches", "cast", "chain", "changes", "child", "end",
+                 "expects", "grad", "key", "leads", "names", "next", "numbers", "op", "outside",
+                 "parent", "record", "result", "stop", "values", "writes")
+
+    backward = False
+    grads: Sequence = ()                    # gradients of leaves before going back
+    reason: str | None = None               # why this call is no part of a program
+
+    def __init__(self) -> None:
+        self.key: tuple | None = None       # of the first call that was made after this one
+        self.child: Step | None = None      # and that call
+        self.branches: dict[tuple | None, Step] | None = None  # all of them, if there are several
+        self.stop: Stop | None = None       # what is known of segments that end here
+        self.parent: Step | None = None
+        self.chain: Any = None              # the Chain it is part of
+        self.end = 0                        # launches of the chain up to here,
+        self.numbers = self.values = self.outside = 0   # and all else that was met by then
+        self.result: Any = None             # how what it returns is made again
+        self.baked: tuple | None = None     # numbers that are part of the code
+        self.writes: Sequence[int] = ()     # tensors from outside whose memory it changes
+        self.changes: Sequence = ()         # (value, (signature, wants)) changed in place
+        self.op: Any = None                 # the call itself; none if autocast was switched
+        self.args: tuple = ()
+        self.names: tuple[str, ...] = ()    # of the last of them
         self.grad = True
         self.cast: tuple = ()               # what autocast did
-        self.expects: Any = None
-        self.names: tuple[str, ...] = ()    # of its keyword arguments
-        self.record: Any = None             # that call as native code knows it, if it can
+        self.next: Step | None = None       # the call that followed last time
+        self.expects: Any = None            # what the arguments were last time
+        self.record: Any = None             # the call as native code knows it, if it can
         self.leads = 0                      # where the record of the call after it is
+
+    def find(self, key: tuple) -> Step | None:
+        """The call that is known by this key, if it has been made here."""
+        if self.branches is not None:
+            return self.branches.get(key)
+        return self.child if self.key == key else None
+
+    def grow(self, key: tuple, step: Step) -> Step:
+        """Another call may follow; mostly there is only one."""
+        if self.child is None or self.key == key:
+            self.key, self.child = key, step
+        elif self.branches is None:
+            self.branches = {self.key: self.child}
+        if self.branches is not None:
+            self.branches[key] = step
+        return step
+
+    def stopped(self) -> Stop:
+        """What is known of segments that end here, from when the first of them does."""
+        if self.stop is None:
+            self.stop = Stop([] if self.chain is None else self.chain.numbers[:self.numbers])
+        return self.stop
 
     def lead_to(self, step: Step | None) -> None:
         """Another call is expected after this one."""
@@ -138,7 +186,7 @@ class Step:
         """The calls that lead here, in order."""
         found, step = [], self
         while step.parent is not None:
-            if step.call:
+            if step.op is not None:
                 found.append(step)
             step = step.parent
         return found[::-1]
@@ -146,26 +194,26 @@ class Step:
     def under(self, cast) -> Step:
         """The same place on the path, once autocast has been switched."""
         key = ("autocast", cast)
-        found = self.children.get(key)
+        found = self.find(key)
         if found is None:
-            found = self.children[key] = Step()
+            found = self.grow(key, Step())
             if self.chain is not None:
                 found.parent = self
-                for name in ("chain", "end", "learnt", "values", "outside"):
+                for name in ("chain", "end", "numbers", "values", "outside"):
                     setattr(found, name, getattr(self, name))
         return found
 
     def build(self, live: tuple[int, ...], report) -> Variant:
         """The program that ends here and leaves these values."""
-        chain, values = self.chain, self.final()
+        chain, values, stop = self.chain, self.final(), self.stopped()
         kept = [(k, values[k]) for k in with_bases(live, values)]
         wanting = [k for k, r in kept if r.wants]
         saved: list[int] = []
         if wanting:
-            if self.hopeless or self.reverse is None or not self.reverse.serves(wanting):
+            if stop.hopeless or stop.reverse is None or not stop.reverse.serves(wanting):
                 report.built(self, None)
                 return Variant(None, kept, [], wanting, [], True, held=live)
-            saved = self.reverse.saved
+            saved = stop.reverse.saved
         results = sorted({r.place.root[1] for _, r in kept if r.place.root[0] == "buffer"}
                          | {*saved})
         launches = needed(chain.launches[:self.end], {*results})
@@ -178,6 +226,24 @@ class Step:
         return Variant(program, kept, written, wanting, saved, False,
                        overlapping(chain.homes[:self.outside], written), _bases(kept, values),
                        live)
+
+
+class WayBack(Step):
+    """A call of `backward`."""
+
+    __slots__ = ("grads",)
+
+    backward = True
+
+
+class Refused(Step):
+    """A call that is no part of a program."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str):
+        super().__init__()
+        self.reason = reason
 
 
 def with_bases(live, values: list[Result]) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -182,7 +183,8 @@ class Recorder:
         self.filled: dict[int, bytes] = {}
         self.reason: str | None = None
         self._starts: list[int] = []
-        self._ranges: dict[int, tuple[int, tuple[str, int], int]] = {}
+        self._ranges: dict[int, tuple[int, Place, int]] = {}
+        self._shared: dict = {}                 # what many launches have in common
         self._written: set[tuple[str, int]] = set()
         self._live: dict[int, int] = {}         # id of a number -> its place on the path
         self._numbers: list[float] = []         # they live as long as their ids are known
@@ -192,6 +194,7 @@ class Recorder:
         self._type = fronts.word("tensor").value
         self.thread = threading.get_ident()
         self._forgotten: list = []
+        self._kept_hook = self._called          # native code knows it by its address
         _recorders.add(self)
 
     def plans(self) -> list:
@@ -199,7 +202,7 @@ class Recorder:
 
         Those that were forgotten in the meantime are among them.
         """
-        return [*self._forgotten, *(list(table.values()) for table in TABLES)]
+        return [*self._forgotten, *(list(table.values()) for table in TABLES if table)]
 
     def hold(self) -> None:
         """Plans are about to be forgotten."""
@@ -207,10 +210,11 @@ class Recorder:
 
     # -- memory --------------------------------------------------------------------------------
 
-    def _add_range(self, start: int, end: int, root: tuple[str, int], origin: int) -> None:
+    def _add_range(self, start: int, end: int, first: Place, origin: int) -> None:
+        """Memory from start to end belongs to a place, which is at the origin."""
         if start not in self._ranges:
             bisect.insort(self._starts, start)
-        self._ranges[start] = (end, root, origin)
+        self._ranges[start] = (end, first, origin)
 
     def taken(self, mem, nbytes: int) -> None:
         """A block of memory was taken: a new buffer, of the bytes that were asked for."""
@@ -221,8 +225,8 @@ class Recorder:
         mem.free = self._dead
         self._taken.add(id(mem))
         nbytes = max(1, nbytes)
-        self._add_range(mem.address, mem.address + nbytes, ("buffer", len(self.buffers)),
-                        mem.address)
+        self._add_range(mem.address, mem.address + nbytes,
+                        Place(("buffer", len(self.buffers)), 0), mem.address)
         self.buffers.append(nbytes)
 
     def _bury(self) -> None:
@@ -246,6 +250,7 @@ class Recorder:
             block = ctypes.cast(number, ctypes.py_object).value  # it has not died, or it were there
             block.free = pool_of(block.nbytes)
         self._taken.clear()
+        del self._kept_hook  # which knows us: nobody should have to look for cycles
 
     def add_outside(self, low: int, high: int, origin: int) -> None:
         """Memory that is there already, and may be elsewhere on another run.
@@ -262,14 +267,20 @@ class Recorder:
                     self._add_range(min(low, start), max(high, end), other, first)
                 return
         if low < high:
-            self._add_range(low, high, root, origin)
+            self._add_range(low, high, Place(root, 0), origin)
 
     def find(self, address: int) -> Place | None:
         at = bisect.bisect_right(self._starts, address) - 1
         if at < 0:
             return None
-        end, root, origin = self._ranges[self._starts[at]]
-        return Place(root, address - origin) if address < end else None
+        end, first, origin = self._ranges[self._starts[at]]
+        if address >= end:
+            return None
+        return first if address == origin else Place(first.root, address - origin)
+
+    def _once(self, value):
+        """The same object for equal ones: integers, or tuples of them."""
+        return self._shared.setdefault(value, value)
 
     # -- listening -----------------------------------------------------------------------------
 
@@ -286,7 +297,7 @@ class Recorder:
         storage.readers.append(self.read)
         storage.checkers.append(self.check)
         fronts.word("tensor").value = id(_NoTensor)
-        Watch.word.value = id(self._hook)
+        Watch.word.value = id(self._kept_hook)
 
     def stop(self) -> None:
         Watch.word.value = 0
@@ -311,15 +322,9 @@ class Recorder:
         ends = [Place(("buffer", len(self.buffers) + k), 0) for k in (0, 1)]
         self.buffers += [8, 8]
         run, words = extremes_code(index)
-        self.launches.append(Launch(run.__name__, run, KERNELS[run], (*ends, place, 0), words,
-                                    (0, 1)))
+        self.launches.append(Launch(sys.intern(run.__name__), run, KERNELS[run],
+                                    (*ends, place, 0), self._once(words), (0, 1)))
         self.launches.append(Check(ends[0], ends[1], low, high, refuse))
-
-    @property
-    def _hook(self):
-        if not hasattr(self, "_kept_hook"):
-            self._kept_hook = self._called
-        return self._kept_hook
 
     def _called(self, array, *args):
         native = Watch.called[id(array)]
@@ -341,13 +346,13 @@ class Recorder:
             return self._opaque(function, name, args)
         count = len(kernel.operands)
         words = None
-        last = args[-1]
+        last = self._once(args[-1])
         if not kernel.dense:
             loops = kernel.kept + kernel.reduced
             size = 1 + loops * (1 + count) + sum(kernel.indirect)
-            words = tuple((ctypes.c_int64 * size).from_address(last - 8))
+            words = self._once(tuple((ctypes.c_int64 * size).from_address(last - 8)))
         places = [self._operand(kernel, k, args[k], words, last) for k in range(count)]
-        written = tuple(k for k, o in enumerate(kernel.operands) if o.written)
+        written = self._once(tuple(k for k, o in enumerate(kernel.operands) if o.written))
         self._written.update(places[k].root for k in written)
         numbers = [self._number(a) for a in args[count:-1]]
         return Launch(name, function, kernel, (*places, *numbers, last), words, written)
@@ -379,7 +384,8 @@ class Recorder:
         """A buffer that is read before any launch wrote to it: Python filled it."""
         number = place.root[1]
         if number not in self.filled:
-            start = next(s for s, (_, root, _) in self._ranges.items() if root == place.root)
+            start = next(s for s, (_, first, _) in self._ranges.items()
+                         if first.root == place.root)
             size = self.buffers[number]
             self.filled[number] = b"" if _are_zeros(start, size) else ctypes.string_at(start, size)
         self._written.add(place.root)
@@ -395,7 +401,7 @@ class Recorder:
         written = next((w for start, w in WRITES.items() if name.startswith(start)), None)
         if written is None:
             raise Break(f"{name} does not say what it writes")
-        written = tuple(i % len(args) for i in written if args[i] != 0)
+        written = self._once(tuple(i % len(args) for i in written if args[i] != 0))
         found = [self.find(a) if type(a) is int and a > 1 << 16 else None for a in args]
         updates = name.startswith(UPDATES)
         for i, place in enumerate(found):
@@ -407,7 +413,8 @@ class Recorder:
             if target is None:
                 raise Break(f"{name} writes to memory nobody named")
             self._written.add(target.root)
-        mixed = tuple(a if p is None else p for a, p in zip(args, found, strict=True))
+        mixed = tuple([p if p is not None else self._once(a) if type(a) is int else a
+                       for a, p in zip(args, found, strict=True)])
         return Launch(name, function, None, mixed, None, written, updates,
                       name.startswith(EFFECTS))
 

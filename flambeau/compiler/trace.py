@@ -24,7 +24,7 @@ from .knowing import Knowing
 from .names import changed
 from .phantom import IS_LEAF, TRACE, Phantom, state_of, traced
 from .reverse import has_hooks
-from .segment import Result, Same, Several, Step
+from .segment import Refused, Result, Same, Several, Step
 from .settle import PLAIN, TRACED, Promise, Reach, Tags
 
 
@@ -218,12 +218,12 @@ class Tracer(Knowing, Ending):
                 return (self._break(op, args, kwargs, str(why)),)
             if _uncommon(op, args, kwargs):
                 return (self._break(op, args, kwargs, "it depends on more than its arguments"),)
-            step = self.step.children.get(key)
+            step = self.step.find(key)
             if step is not None:
                 if step.reason is not None:
                     return (self._break(op, args, kwargs, step.reason),)
-                if step.baked is None or step.baked == numbers:
-                    self._expect(step, op, args, kwargs)
+                if step.baked is None or step.baked == tuple(numbers):
+                    self._expect(step, args, kwargs)
                     return (self._hop(step, numbers),)
             if self.recorder is not None or self.step is self.root:
                 break
@@ -315,7 +315,7 @@ class Tracer(Knowing, Ending):
         leaves = [k for k in range(len(outside)) if state_of(outside[k]) == IS_LEAF]
         key = (op, retain, code, self._part(gradient, numbers),
                *[self._part(getattr(outside[k], "_grad", None), numbers) for k in leaves])
-        step = self.step.children.get(key)
+        step = self.step.find(key)
         if step is not None and step.reason is None:
             if gradient is None and all(map(self._grad_is_none, leaves)):
                 step.expects = (code, retain, Promise(leaves, step.result))
@@ -326,7 +326,7 @@ class Tracer(Knowing, Ending):
             self.capture_backward(op, key, x, gradient, retain, leaves)
         else:
             if self.recorder is not None:
-                self.step.children[key] = Step(reason="the graph reaches beyond this segment")
+                self.step.grow(key, Refused("the graph reaches beyond this segment"))
             elif step is None and self.script is not None:
                 self.script.refuse(ANOTHER_PATH)
             self.run_plainly(op.run, x, gradient, retain)

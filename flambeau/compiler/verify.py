@@ -53,8 +53,7 @@ def _generators(path) -> list[Generator]:
     """The default generator, and those that calls are given."""
     found = {id(default_generator): default_generator}
     for step in path:
-        _, args, kwargs = step.call
-        found |= {id(a): a for a in (*args, *kwargs.values()) if isinstance(a, Generator)}
+        found |= {id(a): a for a in step.args if isinstance(a, Generator)}
     return [*found.values()]
 
 
@@ -160,7 +159,7 @@ def _told(step, wrong, changed, outside) -> str:
 
 
 def _name(step) -> str:
-    return "backward" if step.backward else getattr(step.call[0], "name", "?")
+    return "backward" if step.backward else getattr(step.op, "name", "?")
 
 
 def _names(step) -> dict[int, str]:
@@ -178,7 +177,7 @@ class Back:
     program."""
 
     def __init__(self, tracer, step, variant, twins: list[Tensor]):
-        self.outputs = [k for k in variant.wanting if k in step.reverse.outputs]
+        self.outputs = [k for k in variant.wanting if k in step.stop.reverse.outputs]
         self.inputs = [x for x in tracer.outside if x.node is not None]
         dice = np.random.RandomState(0)
         self.given = [_cotangent(twins[k], dice) for k in self.outputs]

@@ -282,35 +282,37 @@ def rebuild(e: Expr, args) -> Expr:
     return make(e.head, tuple(args), e.attr, e.dtype)
 
 
+# Functions that call themselves are no closures: one of those is a cycle, which with all that it
+# has found stays until somebody looks for cycles.
+
+
 def substitute(e: Expr, leaves: dict[Expr, Expr]) -> Expr:
     """The expression with leaves replaced."""
-    done: dict[Expr, Expr] = dict(leaves)
+    return _substituted(e, dict(leaves))
 
-    def walk(node: Expr) -> Expr:
-        if node not in done:
-            args = [walk(a) for a in node.args]
-            same = all(a is b for a, b in zip(args, node.args, strict=True))
-            done[node] = node if same else rebuild(node, args)
-        return done[node]
 
-    return walk(e)
+def _substituted(node: Expr, done: dict[Expr, Expr]) -> Expr:
+    if node not in done:
+        done[node] = _with_args(node, [_substituted(a, done) for a in node.args])
+    return done[node]
+
+
+def _with_args(node: Expr, args: list[Expr]) -> Expr:
+    same = all(a is b for a, b in zip(args, node.args, strict=True))
+    return node if same else rebuild(node, args)
 
 
 def expand(e: Expr) -> Expr:
     """The expression with every op node replaced by that op's body, down to primitives."""
-    done: dict[Expr, Expr] = {}
+    return _expanded(e, {})
 
-    def walk(node: Expr) -> Expr:
-        if node not in done:
-            args = [walk(a) for a in node.args]
-            if isinstance(node.head, str):
-                same = all(a is b for a, b in zip(args, node.args, strict=True))
-                done[node] = node if same else rebuild(node, args)
-            else:
-                done[node] = walk(node.head.element(args, dict(node.attr or ())))
-        return done[node]
 
-    return walk(e)
+def _expanded(node: Expr, done: dict[Expr, Expr]) -> Expr:
+    if node not in done:
+        args = [_expanded(a, done) for a in node.args]
+        done[node] = _with_args(node, args) if isinstance(node.head, str) else (
+            _expanded(node.head.element(args, dict(node.attr or ())), done))
+    return done[node]
 
 
 def leaves(e: Expr, head: str) -> set:
@@ -334,16 +336,15 @@ def tangent(e: Expr, seeds: dict[Expr, Expr]) -> Expr | None:
 
     Forward mode, so that a branch not taken contributes nothing, not even NaN.
     """
-    done: dict[Expr, Expr | None] = dict(seeds)
+    return _tangent(e, dict(seeds))
 
-    def walk(node: Expr) -> Expr | None:
-        if node not in done:
-            moves = [walk(a) for a in node.args]
-            still = all(m is None for m in moves) or node.dtype.kind not in "fc"
-            done[node] = None if still else _move(node, moves)
-        return done[node]
 
-    return walk(e)
+def _tangent(node: Expr, done: dict[Expr, Expr | None]) -> Expr | None:
+    if node not in done:
+        moves = [_tangent(a, done) for a in node.args]
+        still = all(m is None for m in moves) or node.dtype.kind not in "fc"
+        done[node] = None if still else _move(node, moves)
+    return done[node]
 
 
 def _move(node: Expr, moves) -> Expr | None:

@@ -170,8 +170,10 @@ def plain_call(op: Pointwise, args: tuple):
     table = op.plans if not rest else op.plans.setdefault(first, {})
     plan = table.get(rest[0] if rest else first)
     if plan is None:
-        same_place(op, args)
         key = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
+        plan = _own_kin(op, key)
+    if plan is None:
+        same_place(op, args)
         if op.check is not None:
             op.check(key, {})
         plan = pw.plan(op, key, _baked_defaults(op))
@@ -191,6 +193,25 @@ def _baked_defaults(op) -> tuple:
     return tuple((name, ("=", op.defaults.get(name))) for name in op.attributes)
 
 
+def _own_kin(op: Pointwise, key):
+    """The plan that serves all shapes of this kind, if it was made for this one.
+
+    Native fronts have found it by themselves; who comes here does so because a trace listens.
+    """
+    first, *rest = _kin_slots(op, key)
+    plan = op.kin_plans.get(first)
+    if rest and plan is not None:
+        plan = plan.get(rest[0])
+    if plan is None or plan[0] is not key[plan[5][4]] or any(
+            isinstance(k, Signature) and k.shape != plan[0].shape for k in key):
+        return None
+    return plan
+
+
+def _kin_slots(op: Pointwise, key) -> list:
+    return [k.kin if isinstance(k, Signature) else _slot(op, k) for k in key]
+
+
 def _serves_kin(op: Pointwise, key, plan) -> bool:
     """Keep a plan for every shape of this kind, if one kernel serves them all.
 
@@ -203,7 +224,7 @@ def _serves_kin(op: Pointwise, key, plan) -> bool:
             s.kin is None or s.shape != out.shape for s in sigs):
         return False
     packed[4] = next(i for i, k in enumerate(key) if k is out)
-    first, *rest = [k.kin if isinstance(k, Signature) else _slot(op, k) for k in key]
+    first, *rest = _kin_slots(op, key)
     if rest:
         op.kin_plans.setdefault(first, {})[rest[0]] = plan
     else:

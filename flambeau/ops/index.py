@@ -27,8 +27,13 @@ def _need_tensor(name: str, index) -> None:
 
 def _within(name: str, index, n: int, error=IndexError, d: int = 0, low: int = 0) -> None:
     """Refuse an index with elements outside [low, n)."""
-    engine.check_bounds(index, low, n, lambda i: error(
-        f"{name}(): index {i} is out of bounds for dimension {d} with size {n}"))
+    engine.check_bounds(index, low, n, _refusal(name, n, error, d))
+
+
+@lru_cache(maxsize=256)
+def _refusal(name: str, n: int, error, d: int):
+    """What makes the error; the same for all calls, as compiled ones remember it."""
+    return lambda i: error(f"{name}(): index {i} is out of bounds for dimension {d} with size {n}")
 
 
 def _raised(x):

@@ -44,7 +44,9 @@ def _private(path: str, flags: int) -> int:
 
 def seal(key: str, code: bytes) -> bytes:
     """What an entry begins with."""
-    return hashlib.sha256(key.encode() + code).digest()
+    digest = hashlib.sha256(key.encode())
+    digest.update(code)
+    return digest.digest()
 
 
 class Cache:
@@ -63,11 +65,10 @@ class Cache:
             return None
         try:
             with open(os.path.join(self.root, key), "rb") as file:
-                raw = file.read()
+                digest, code = file.read(_DIGEST), file.read()
         except OSError:
             return None
-        code = raw[_DIGEST:]
-        return code if seal(key, code) == raw[:_DIGEST] else None
+        return code if seal(key, code) == digest else None
 
     def put(self, key: str, code: bytes) -> None:
         """Keep code under a key; a failure to write costs nothing but the next start."""
