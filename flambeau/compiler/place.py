@@ -1,14 +1,16 @@
 """Buffers in one arena: two share bytes if they are never needed at the same time.
 
 A result has memory of its own. Until it is written, that holds buffers too: what the way forward
-leaves for the way back lies where gradients will be. And a pointwise kernel may write where it
-reads, if nobody reads that afterwards.
+leaves for the way back lies where gradients will be. And a kernel may write where it reads, if it
+is done with an element when it writes there and nobody reads that afterwards.
 """
 
 from __future__ import annotations
 
-from .fuse import Access, is_pointwise
-from .tape import Launch
+from ..core import expr as ex
+from ..core.kernel import Kernel, stage_exprs
+from .fuse import Access
+from .tape import REPLACES, Launch, positions
 
 _ALIGN = 64
 #: smaller buffers always lie in the arena: there they are near each other
@@ -90,18 +92,42 @@ class Placement:
         the other, and the other way round."""
         found: dict[int, set[int]] = {}
         for when, step in enumerate(launches):
-            if not isinstance(step, Launch) or not is_pointwise(step.kernel):
+            if not isinstance(step, Launch):
                 continue
-            accesses = [Access(step, k) for k in range(len(step.kernel.operands))]
-            walks: dict[tuple, set] = {}
-            for a in accesses:
-                walks.setdefault(a.place.root, set()).add(
-                    (a.place.offset, a.step, a.strides, a.dtype.itemsize))
-            ends = {root[1]: walk for root, walk in walks.items()
-                    if root[0] == "buffer" and root[1] in movable and len(walk) == 1}
+            ends = {b: walk for b, walk in _walks(step).items() if b in movable}
             for new in [b for b in ends if self.first[b] == when]:
                 for old in [b for b in ends if self.last[b] == when and self.first[b] < when]:
                     if ends[new] == ends[old] and buffers[new] == buffers[old]:
                         found.setdefault(new, set()).add(old)
                         found.setdefault(old, set()).add(new)
         return found
+
+
+def _walks(step: Launch) -> dict[int, tuple]:
+    """How a launch walks through buffers. Of two that it walks through alike, it may write the one
+    where it reads the other."""
+    walks: dict[tuple, set] = {}
+    if step.kernel is None:
+        alike = positions(REPLACES, step.name)
+        for i, place in step.places():
+            walks.setdefault(place.root, set()).add((alike if i in alike else i, place.offset))
+    elif _writes_behind(step.kernel):
+        for a in [Access(step, k) for k in range(len(step.kernel.operands))]:
+            walks.setdefault(a.place.root, set()).add(
+                (a.place.offset, a.step, a.strides, a.dtype.itemsize))
+    return {root[1]: walk.pop() for root, walk in walks.items()
+            if root[0] == "buffer" and len(walk) == 1}
+
+
+def _writes_behind(kernel: Kernel) -> bool:
+    """Whether a kernel has read elements of one place for the last time when it writes there.
+
+    Where lanes are rows of a fold, the last rows may be computed twice: see Loops.lanes.
+    """
+    *folds, (last, stores) = kernel.stages
+    if last == "fold" or any(kind != "fold" or fold.running for kind, fold in folds):
+        return False
+    if any(kernel.indirect) or (kernel.reduced and kernel.lanes != "reduced"):
+        return False
+    return not any(s.coordinates is not None or s.combine for s in stores) and not any(
+        ex.leaves(value, "load") for stage in kernel.stages for value in stage_exprs(*stage))

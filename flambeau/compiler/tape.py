@@ -60,7 +60,7 @@ class Launch:
     args: tuple
     words: tuple[int, ...] | None   # of a kernel's layout, if it has one
     written: tuple[int, ...]        # positions of arguments
-    updates: bool = False           # what it writes it reads before
+    updates: tuple[int, ...] = ()   # of what it writes, what it reads before
     effect: bool = False            # it changes more than memory we know: a generator's state
 
     def places(self):
@@ -71,8 +71,8 @@ class Launch:
         combining = self.kernel is not None and any(
             store.combine or store.coordinates is not None
             for kind, p in self.kernel.stages if kind != "fold" for store in p)
-        both = combining or self.updates
-        return {a.root for i, a in self.places() if i not in self.written or both}
+        return {a.root for i, a in self.places()
+                if combining or i not in self.written or i in self.updates}
 
     def moved(self, args: tuple) -> Launch:
         """The same launch on other arguments."""
@@ -146,8 +146,28 @@ WRITES: dict[str, tuple[int, ...]] = {
     "twister_shuffle":     (1,),
 }  # fmt: skip
 
-#: what it writes it reads before
-UPDATES = ("lstm_", "gru_", "rnn_")
+#: of what it writes and reads that may be one memory, if nobody reads it afterwards: positions
+REPLACES: dict[str, tuple[int, ...]] = {
+    "lstm_backward_": (0, 1, 5),  # slopes of gates, and the gates
+    "gru_backward_":  (0, 5),
+    "rnn_backward_":  (0, 1, 5),
+}  # fmt: skip
+#: of what it writes, what it reads before: states, and forwards what the input gave to the gates
+UPDATES: dict[str, tuple[int, ...]] = {
+    "lstm_forward_":  (0, 5, 6),
+    "gru_forward_":   (0, 5),
+    "rnn_forward_":   (0, 5),
+    "lstm_backward_": (2, 3),
+    "gru_backward_":  (2,),
+    "rnn_backward_":  (2,),
+}  # fmt: skip
+
+
+def positions(table: dict[str, tuple[int, ...]], name: str) -> tuple[int, ...]:
+    """What a table says of native code of this name; nothing if it does not know it."""
+    return next((found for start, found in table.items() if name.startswith(start)), ())
+
+
 #: it changes the state of a generator, which is always the same memory
 EFFECTS = ("fill_", "twister_shuffle")
 
@@ -398,15 +418,15 @@ class Recorder:
         return Live(index)
 
     def _opaque(self, function, name: str, args) -> Launch:
-        written = next((w for start, w in WRITES.items() if name.startswith(start)), None)
-        if written is None:
+        written = positions(WRITES, name)
+        if not written:
             raise Break(f"{name} does not say what it writes")
         written = self._once(tuple(i % len(args) for i in written if args[i] != 0))
         found = [self.find(a) if type(a) is int and a > 1 << 16 else None for a in args]
-        updates = name.startswith(UPDATES)
+        updates = positions(UPDATES, name)
         for i, place in enumerate(found):
             if place is not None and place.root[0] == "buffer" and (
-                    updates or i not in written) and place.root not in self._written:
+                    i in updates or i not in written) and place.root not in self._written:
                 self._host_filled(place)
         for i in written:
             target = found[i]
