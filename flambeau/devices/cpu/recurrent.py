@@ -58,16 +58,17 @@ class Layout:
         parts = min(max(1, rows // tile_rows()), -(-_PIECES // slices))
         self.table = array("q", [word for step in steps for word in step])
         each = rows * gates * units * panel // parts  # multiply-adds of a part of a slice in a step
-        ranges = 2 * (each * slices * parts // _RANGES) or 1
-        words = [len(steps), self.table.buffer_info()[0], units, slices, parts,
-                 -(-slices * parts // ranges), gates * slices * panel * units * dtype.itemsize]
+        pieces = slices * parts
+        grain = -(-_RANGE // each) if each * pieces >= _SHARED else pieces
+        words = [len(steps), self.table.buffer_info()[0], units, slices, parts, grain,
+                 gates * slices * panel * units * dtype.itemsize]
         work = sum(n for _, n in steps) * gates * units * units
         self.words = array("q", [work >> 4, *words])
         self.address = self.words.buffer_info()[0] + 8
 
 
-#: multiply-adds that are worth two ranges; pieces to cut ranges from
-_RANGES, _PIECES = 3 << 19, 26
+#: multiply-adds of a step that threads share, and of a range of it; pieces to cut ranges from
+_SHARED, _RANGE, _PIECES = 3 << 19, 1 << 17, 26
 
 
 @functools.cache
