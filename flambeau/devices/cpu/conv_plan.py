@@ -23,7 +23,7 @@ from .assembly.conv_words import (
     address_of,
     table,
 )
-from .assembly.tile_sizes import BLOCK, CHUNK, DEPTH, ROWS, tile_of
+from .assembly.tile_sizes import APART, BLOCK, CHUNK, DEPTH, ROWS, SQUARE, tile_of
 from .foundry import machine_code
 from .remember import remembered
 
@@ -216,7 +216,9 @@ def _result(element, itemsize, shape, strides, axes, groups, rows, weights, kern
                     tables, squares) for lines in product(*axes) if all(v.outs for v in lines)]
     place = {name: i for i, name in enumerate(PHASE.names)}
     high = tile_of(element)[0] if squares else _together(rows) or tile_of(element)[0]
-    packed = max(groups * p[place["panels"]] * (p[place["inner"]] + 1) * high for p in found)
+    between = SQUARE * APART if squares else 0
+    packed = max(groups * p[place["panels"]] * ((p[place["inner"]] + 1) * high + between)
+                 for p in found)
     work = sum(p[place["cols"]] * p[place["inner"]] * rows * groups for p in found)
     words = [*RESULT.values(framed=int(source.framed and not source.own), weights=source.room,
                             bias=int(biased), phases=len(found), bytes=itemsize, finish=0,

@@ -97,17 +97,38 @@ def join(lanes: Lanes) -> Function:
     with f.each(f.begin, f.end) as task:
         group, panel = task / panels, task % panels
         first = panel * tile
-        with f.each(0, smaller(rows - first, tile)) as j:
-            line = weights.at(element, ((group * rows) + first + j) * inner)
-            with f.each(0, strips) as strip:
-                place = ((group * strips + strip) * panels + panel) * (lanes.rows * tile) + j
-                at, to = parts.at(element, place), line.at(element, strip * lanes.rows)
-                with f.each(0, smaller(inner - strip * lanes.rows, lanes.rows)) as i:
-                    total = f.var(element, at.load(element, i * tile))
-                    with f.each(1, count) as p:
-                        total.add(at.load(element, p * whole_part + i * tile))
-                    to.store(total(), i)
+        line = weights.at(element, (group * rows + first) * inner)
+        wide = smaller(rows - first, tile)
+        with f.each(0, strips) as strip:
+            place = ((group * strips + strip) * panels + panel) * (lanes.rows * tile)
+            at, to = parts.at(element, place), line.at(element, strip * lanes.rows)
+            high = smaller(inner - strip * lanes.rows, lanes.rows)
+            with f.when((high == lanes.rows) & (wide == tile)) as whole_tile:
+                _join_tile(f, lanes, at, to, inner, count, whole_part)
+            with whole_tile.otherwise(), f.each(0, wide) as j, f.each(0, high) as i:
+                total = f.var(element, at.load(element, i * tile + j))
+                with f.each(1, count) as p:
+                    total.add(at.load(element, p * whole_part + i * tile + j))
+                to.store(total(), j * inner + i)
     return f
+
+
+def _join_tile(f: Function, lanes: Lanes, at: Value, to: Value, inner: Value, count: Value,
+               whole_part: Value) -> None:
+    """The parts of a tile added up and turned: its columns are rows of weights."""
+    element, width = lanes.element, lanes.width
+    for start in range(0, lanes.tile, width):
+        for low in range(0, lanes.rows, width):
+            rows = range(low, min(low + width, lanes.rows))
+            places = [at.at(element, i * lanes.tile + start) for i in rows]
+            totals = [f.var(lanes.vector, lanes.load(place)) for place in places]
+            with f.each(1, count) as p:
+                for total, place in zip(totals, places, strict=True):
+                    total.add(lanes.load(place, p * whole_part))
+            vectors = [total() for total in totals]
+            vectors += vectors[-1:] * (width - len(rows))
+            for j, column in enumerate(turned_square(vectors)):
+                to.at(element, inner * (start + j) + low).store(column.shuffle(range(len(rows))))
 
 
 # -- few rows ------------------------------------------------------------------------------------

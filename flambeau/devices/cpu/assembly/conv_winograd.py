@@ -10,10 +10,17 @@ from __future__ import annotations
 from .conv_result import borrow, finish_panels
 from .conv_words import PHASE
 from .lanes import Lanes, ceiling, in_a_row, smaller
+from .tile_sizes import APART, SQUARE
+from .transpose import turned_square
 from .writer import Function, Value
 
-#: numbers in a square
-SQUARE = 16
+
+def _panel_pitch(lanes: Lanes, channels: Value) -> Value:
+    """Elements from one number of a square of weights to the next, in a panel.
+
+    Not a power of two, so that the sixteen do not meet in the cache; see APART.
+    """
+    return channels * lanes.rows + APART
 
 
 def _of_data(d: list[Value]) -> list[Value]:
@@ -36,6 +43,13 @@ def _both_ways(change, numbers: list[Value], side: int) -> list[Value]:
     return [value for row in rows for value in row]
 
 
+def _mirrored(k: int) -> int:
+    """Where a number of a square of weights goes if taps are taken backwards in both directions."""
+    y, x = divmod(k, 4)
+    order = (3, 1, 2, 0)
+    return 4 * order[y] + order[x]
+
+
 def turn_weights(lanes: Lanes) -> Function:
     """Panels `begin` to `end` of weights, as squares, and their biases behind all panels."""
     f = Function("turn_weights", "ptr context, i64 begin, i64 end", local=True)
@@ -45,17 +59,20 @@ def turn_weights(lanes: Lanes) -> Function:
     element, high = lanes.element, lanes.rows
     table = f.new("ptr", f"inttoptr i64 {wk.name} to ptr")
     channels = inner / SQUARE
-    biases = panels.at(element, groups * count * inner * high)
+    pitch = _panel_pitch(lanes, channels)
+    biases = panels.at(element, groups * count * pitch * SQUARE)
+    backwards = table.load("i64") > table.load("i64", 8)
+    places = [backwards.pick(f.const("i64", _mirrored(k)), k) * pitch for k in range(SQUARE)]
     with f.each(f.begin, f.end) as panel:
         group, first = panel / count, panel % count * high
         start = weights.at(element, group * wg)
         lines = [start.at(element, smaller(first + i, rows - 1) * wr) for i in range(high)]
-        to = panels.at(element, panel * inner * high)
+        to = panels.at(element, panel * pitch * SQUARE)
         with f.each(0, channels) as c:
-            taps = [table.load("i64", c * 9 + t) for t in range(9)]
-            found = [_gathered(f, lanes, lines, tap) for tap in taps]
-            for k, value in enumerate(_both_ways(_of_weights, found, 3)):
-                to.at(element, (channels * k + c) * high).store(value)
+            tap = smaller(table.load("i64", c * 9), table.load("i64", c * 9 + 8))
+            found = _taps(f, lanes, [line.at(element, tap) for line in lines])
+            for place, value in zip(places, _both_ways(_of_weights, found, 3), strict=True):
+                to.at(element, place + c * high).store(value)
         for i in range(high):
             own = f.var(element, 0)
             with f.when((bias != f.const("ptr", 0)) & (first + i < rows)):
@@ -64,7 +81,23 @@ def turn_weights(lanes: Lanes) -> Function:
     return f
 
 
-def _gathered(f: Function, lanes: Lanes, lines: list[Value], at: Value) -> Value:
+def _taps(f: Function, lanes: Lanes, lines: list[Value]) -> list[Value]:
+    """The nine elements that lines begin with: of each, a vector of all lines."""
+    width, found = lanes.width, list[Value]()
+    for start in range(0, 9, width):
+        count = min(width, 9 - start)
+        places = [line.at(lanes.element, start) for line in lines]
+        if count == 1 or len(lines) > width:
+            found += [_gathered(f, lanes, places, t) for t in range(count)]
+            continue
+        some = lanes.count(f) < f.const("i64", count).spread(width)
+        vectors = [lanes.load(p) if count == width else lanes.masked(f, p, some) for p in places]
+        vectors += vectors[-1:] * (width - len(lines))
+        found += [v.shuffle(range(len(lines))) for v in turned_square(vectors)[:count]]
+    return found
+
+
+def _gathered(f: Function, lanes: Lanes, lines: list[Value], at: int) -> Value:
     """One element of each line."""
     kind = f"<{len(lines)} x {lanes.element}>"
     vector = Value(f, kind, "poison")
@@ -86,13 +119,13 @@ def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
     element, tile, high = lanes.element, lanes.tile, lanes.rows
     offsets = f.new("ptr", f"inttoptr i64 {koff.name} to ptr")
     channels, most = inner / SQUARE, wide * tile
-    biases = weights.at(element, groups * panels * inner * high)
+    panel_pitch = _panel_pitch(lanes, channels)
+    biases = weights.at(element, groups * panels * panel_pitch * SQUARE)
     inside, outside = (f.room("i64", _MOST * tile) for _ in range(2))
     zeros, spare = f.room(element, high), f.room(element, 4 * lanes.width)
     for i in range(high):
         zeros.store(f.const(element, 0), i)
-    # Not a power of two, so that the sixteen numbers of a square do not meet in the cache.
-    pitch = channels * most + 16
+    pitch = channels * most + APART
     memory, near = borrow(f, (pitch * SQUARE + _GROUP * SQUARE * high * tile) * lanes.bytes)
     products, raw = near.at(element, pitch * SQUARE), f.room(element, SQUARE * lanes.width)
 
@@ -144,9 +177,9 @@ def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
         with f.each(split * per, last, _GROUP) as begin, f.each(0, tiles) as t:
             end = smaller(begin + _GROUP, last)
             with f.each(0, SQUARE) as k, f.each(begin, end) as panel:
-                left = (group * panels + panel) * inner + k * channels
+                left = ((group * panels + panel) * SQUARE + k) * panel_pitch
                 own = (panel - begin) * (SQUARE * high * tile) + k * (high * tile)
-                f.run(multiply, weights.at(element, left * high),
+                f.run(multiply, weights.at(element, left),
                       near.at(element, pitch * k + t * channels * tile), channels,
                       products.at(element, own), f.const("i64", tile), zeros)
             with f.each(begin, end) as panel:

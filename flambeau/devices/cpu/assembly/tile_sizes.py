@@ -12,6 +12,10 @@ DEPTH = 320
 #: columns of a chunk where weights are summed, and rows packed together
 CHUNK, ROWS = 256, 96
 
+#: numbers in a square of Winograd's, and elements that keep them from meeting in the cache where
+#: a power of two lies between one and the next
+SQUARE, APART = 16, 16
+
 _BYTES = {"float": 4, "double": 8}
 
 
