@@ -7,10 +7,14 @@ depthwise one, is summed directly instead, a line of windows at a time.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from .conv_finish import call_finish, is_wanted
 from .conv_words import FRAME, ONE, PHASE, RESULT
 from .lanes import Lanes, ceiling, in_a_row, larger, smaller, times_plus
 from .tile_sizes import BLOCK, DEPTH
+from .transpose import abreast
 from .writer import Function, Value, parallel
 
 #: bytes of packed weights that are used together, from the second level of cache
@@ -29,21 +33,33 @@ def pack_weights(lanes: Lanes, high: int) -> Function:
     element = lanes.element
     table = f.new("ptr", f"inttoptr i64 {wk.name} to ptr")
     biases = panels.at(element, groups * count * inner * high)
-    zero = f.const(element, 0)
     with f.each(f.begin, f.end) as panel:
         group, first = panel / count, panel % count * high
-        start = weights.at(element, group * wg + first * wr)
+        start = weights.at(element, group * wg)
+        lines = [start.at(element, smaller(first + i, rows - 1) * wr) for i in range(high)]
         to = panels.at(element, panel * inner * high)
+
+        def put(k: Value, columns: list[Value]) -> None:
+            for i, column in enumerate(columns):
+                to.at(element, (k + i) * high).store(column)
+
+        def some(k: Value, many: int) -> None:
+            """So many columns, whose elements lie side by side in each line."""
+            at = table.load("i64", k)
+            put(k, abreast(f, lanes, [line.at(element, at) for line in lines], many))
+
+        even = inner & -lanes.width
+        with f.each(0, even, lanes.width) as k:
+            with f.when(in_a_row(table.at("i64", k), lanes.width)) as together:
+                some(k, lanes.width)
+            with together.otherwise(), f.each(k, k + lanes.width) as one:
+                some(one, 1)
+        with f.each(even, inner) as k:
+            some(k, 1)
         with f.each(0, high) as i:
             value = f.var(element, 0)
-            with f.when(first + i < rows) as real:
-                line = start.at(element, i * wr)
-                with f.each(0, inner) as k:
-                    to.store(line.load(element, table.load("i64", k)), k * high + i)
-                with f.when(bias != f.const("ptr", 0)):
-                    value.set(bias.load(element, group * rows + first + i))
-            with real.otherwise(), f.each(0, inner) as k:
-                to.store(zero, k * high + i)
+            with f.when((bias != f.const("ptr", 0)) & (first + i < rows)):
+                value.set(bias.load(element, group * rows + first + i))
             biases.store(value(), panel * high + i)
     return f
 
@@ -61,7 +77,8 @@ def product(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
     biases = weights.at(element, groups * panels * inner * high)
     inside, outside = (f.room("i64", lanes.block) for _ in range(2))
     packed = DEPTH * lanes.block  # elements of packed windows; behind them, tiles of results
-    memory, near = borrow(f, (per * (BLOCK * high * tile) + packed) * lanes.bytes)
+    most = smaller(per * (f.end - f.begin), panels)
+    memory, near = borrow(f, (most * (BLOCK * high * tile) + packed) * lanes.bytes)
     spare = near.at(element, packed)
     together = larger(f.const("i64", _NEAR // lanes.bytes) / (kc * high), 1)
 
@@ -87,14 +104,11 @@ def product(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
                         _spill(f, lanes, own, place, out_m, target, smaller(rows - row, high),
                                smaller(width - t * tile, tile))
 
-    with f.each(f.begin, f.end) as task:
-        split, rest = task % splits, task / splits
+    with shares(f, splits, per, panels) as (panel_from, panel_to, rest):
         first, group = rest % blocks * lanes.block, rest / blocks
         width = smaller(cols - first, lanes.block)
         tiles = ceiling(width, tile)
         f.run(columns, words, inside, outside, first, tiles * tile)
-        panel_from = split * per
-        panel_to = smaller(panel_from + per, panels)
         origin = source.at(element, group * in_g)
         with f.each(0, larger(inner, 1), kc) as k0:
             depth = smaller(inner - k0, kc)
@@ -108,6 +122,22 @@ def product(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
         finish_panels(f, lanes, finish, group, panel_from, panel_to, rows, first, width)
     f.calls("free", "void", memory)
     return f
+
+
+@contextlib.contextmanager
+def shares(f: Function, splits: Value, per: Value, panels: Value) -> Iterator[tuple]:
+    """(first panel, end of panels, number of the block) for the tasks of a range.
+
+    A block of columns is so many tasks, of some panels each. Those of a block that are in the same
+    range are taken together, for each would pack the same windows.
+    """
+    task = f.var("i64", f.begin)
+    with f.repeat() as loop:
+        loop.leave_if(task() >= f.end)
+        split = task() % splits
+        many = smaller(splits - split, f.end - task())
+        yield split * per, smaller((split + many) * per, panels), task() / splits
+        task.add(many)
 
 
 def finish_panels(f: Function, lanes: Lanes, finish: Function, group, panel_from, panel_to, rows,

@@ -7,11 +7,11 @@ turned into the results: sixteen products in place of thirty-six.
 
 from __future__ import annotations
 
-from .conv_result import borrow, finish_panels
+from .conv_result import borrow, finish_panels, shares
 from .conv_words import PHASE
 from .lanes import Lanes, ceiling, in_a_row, smaller
 from .tile_sizes import APART, SQUARE
-from .transpose import turned_square
+from .transpose import abreast
 from .writer import Function, Value
 
 
@@ -70,7 +70,7 @@ def turn_weights(lanes: Lanes) -> Function:
         to = panels.at(element, panel * pitch * SQUARE)
         with f.each(0, channels) as c:
             tap = smaller(table.load("i64", c * 9), table.load("i64", c * 9 + 8))
-            found = _taps(f, lanes, [line.at(element, tap) for line in lines])
+            found = abreast(f, lanes, [line.at(element, tap) for line in lines], 9)
             for place, value in zip(places, _both_ways(_of_weights, found, 3), strict=True):
                 to.at(element, place + c * high).store(value)
         for i in range(high):
@@ -79,33 +79,6 @@ def turn_weights(lanes: Lanes) -> Function:
                 own.set(bias.load(element, group * rows + first + i))
             biases.store(own(), panel * high + i)
     return f
-
-
-def _taps(f: Function, lanes: Lanes, lines: list[Value]) -> list[Value]:
-    """The nine elements that lines begin with: of each, a vector of all lines."""
-    width, found = lanes.width, list[Value]()
-    for start in range(0, 9, width):
-        count = min(width, 9 - start)
-        places = [line.at(lanes.element, start) for line in lines]
-        if count == 1 or len(lines) > width:
-            found += [_gathered(f, lanes, places, t) for t in range(count)]
-            continue
-        some = lanes.count(f) < f.const("i64", count).spread(width)
-        vectors = [lanes.load(p) if count == width else lanes.masked(f, p, some) for p in places]
-        vectors += vectors[-1:] * (width - len(lines))
-        found += [v.shuffle(range(len(lines))) for v in turned_square(vectors)[:count]]
-    return found
-
-
-def _gathered(f: Function, lanes: Lanes, lines: list[Value], at: int) -> Value:
-    """One element of each line."""
-    kind = f"<{len(lines)} x {lanes.element}>"
-    vector = Value(f, kind, "poison")
-    for i, line in enumerate(lines):
-        one = line.load(lanes.element, at)
-        vector = f.new(kind, f"insertelement {kind} {vector.name}, {lanes.element} {one.name}, "
-                             f"i64 {i}")
-    return vector
 
 
 def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
@@ -166,15 +139,13 @@ def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
                 _put(f, lanes, found, place, target, out_h, width - t * tile - v * lanes.width,
                      spare)
 
-    with f.each(f.begin, f.end) as task:
-        split, rest = task % splits, task / splits
+    with shares(f, splits, per, panels) as (start, last, rest):
         first, group = rest % blocks * most, rest / blocks
         width = smaller(cols - first, most)
         tiles = ceiling(width, tile)
         f.run(columns, words, inside, outside, first, tiles * tile)
         turn_data(source.at(element, group * in_g), tiles)
-        last = smaller(split * per + per, panels)
-        with f.each(split * per, last, _GROUP) as begin, f.each(0, tiles) as t:
+        with f.each(start, last, _GROUP) as begin, f.each(0, tiles) as t:
             end = smaller(begin + _GROUP, last)
             with f.each(0, SQUARE) as k, f.each(begin, end) as panel:
                 left = ((group * panels + panel) * SQUARE + k) * panel_pitch
@@ -185,7 +156,7 @@ def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
             with f.each(begin, end) as panel:
                 own = products.at(element, (panel - begin) * (SQUARE * high * tile))
                 finish(group, panel, own, t, width)
-        finish_panels(f, lanes, complete, group, split * per, last, rows, first, width)
+        finish_panels(f, lanes, complete, group, start, last, rows, first, width)
     f.calls("free", "void", memory)
     return f
 

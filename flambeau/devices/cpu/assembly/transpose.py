@@ -7,7 +7,7 @@ that are written stay in the caches until they are full.
 
 from __future__ import annotations
 
-from .lanes import smaller
+from .lanes import Lanes, smaller
 from .transpose_words import BLOCK, TURN
 from .writer import Function, Value, parallel, wide
 
@@ -21,6 +21,35 @@ def turned_square(vectors: list[Value]) -> list[Value]:
                                vectors[i + half])
             for i in range(half) for start in (0, half)]
     return vectors
+
+
+def abreast(f: Function, lanes: Lanes, lines: list[Value], count: int) -> list[Value]:
+    """The elements that lines begin with, so many of each: a vector of all lines for each."""
+    width, found = lanes.width, list[Value]()
+    for start in range(0, count, width):
+        many = min(width, count - start)
+        places = [line.at(lanes.element, start) for line in lines]
+        if many == 1 or len(lines) == 1 or len(lines) > width:
+            found += [_gathered(f, lanes, places, i) for i in range(many)]
+            continue
+        some = lanes.count(f) < f.const("i64", many).spread(width)
+        vectors = [lanes.load(p) if many == width else lanes.masked(f, p, some) for p in places]
+        vectors += vectors[-1:] * (width - len(lines))
+        found += [v.shuffle(range(len(lines))) for v in turned_square(vectors)[:many]]
+    return found
+
+
+def _gathered(f: Function, lanes: Lanes, lines: list[Value], at: int) -> Value:
+    """One element of each line."""
+    if len(lines) == 1:
+        return lines[0].load(lanes.element, at)
+    kind = wide(lanes.element, len(lines))
+    vector = Value(f, kind, "poison")
+    for i, line in enumerate(lines):
+        one = line.load(lanes.element, at)
+        vector = f.new(kind, f"insertelement {kind} {vector.name}, {lanes.element} {one.name}, "
+                             f"i64 {i}")
+    return vector
 
 
 def _blocks(element: str, side: int) -> Function:
