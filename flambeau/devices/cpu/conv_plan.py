@@ -35,6 +35,8 @@ _WORTH, _COPIES = 1_000_000, 1 << 15
 _NEAR = 1 << 14
 #: channels on either side from which on squares are worth it, and elements of a block of them
 _ENOUGH, _SQUARES = 16, 1 << 16
+#: up to so many blocks, it is quicker to turn weights in each of them than to keep them all
+_FEW_BLOCKS = 2
 #: groups with at most so many rows are summed directly
 FEW = 2
 #: parts and blocks there should be at least, so that there is enough to share
@@ -197,7 +199,8 @@ def _phase(lines, source: _Source, groups, rows, channels, weights: _Weights, ke
         koff=address_of(koff), wk=address_of(wk), wg=weights.group, wr=weights.row, panels=panels,
         blocks=blocks, splits=splits, per=per, grain=max(1, _WORTH // max(work, 1)),
         pack_grain=max(1, _COPIES // max(1, inner * high)),
-        own=source.own, three=int(_square(koff)), wide=many)
+        own=source.own, three=int(_square(koff)), wide=many,
+        near=int(squares and blocks <= _FEW_BLOCKS))
 
 
 def _square(koff) -> bool:
@@ -217,8 +220,8 @@ def _result(element, itemsize, shape, strides, axes, groups, rows, weights, kern
     place = {name: i for i, name in enumerate(PHASE.names)}
     high = tile_of(element)[0] if squares else _together(rows) or tile_of(element)[0]
     between = SQUARE * APART if squares else 0
-    packed = max(groups * p[place["panels"]] * ((p[place["inner"]] + 1) * high + between)
-                 for p in found)
+    packed = max(groups * p[place["panels"]] * (
+        high if p[place["near"]] else (p[place["inner"]] + 1) * high + between) for p in found)
     work = sum(p[place["cols"]] * p[place["inner"]] * rows * groups for p in found)
     words = [*RESULT.values(framed=int(source.framed and not source.own), weights=source.room,
                             bias=int(biased), phases=len(found), bytes=itemsize, finish=0,
@@ -286,7 +289,8 @@ def weight_plan(element, itemsize, shape, strides, kernel, rows, options, groups
     task = cols * inner if direct else min(part_cols, cols) * per * rows
     turned = source.room
     partial = turned + (0 if direct else groups * panels * wide * cols + 64)
-    total = partial + (0 if direct else parts * groups * -(-inner // high) * panels * high * wide)
+    total = partial + (0 if direct or parts == 1 else
+                       parts * groups * -(-inner // high) * panels * high * wide)
     words = WEIGHT.values(
         own=source.own, framed=int(source.framed and not source.own), groups=groups, rows=rows,
         inner=inner, cols=cols, od=counts[0],

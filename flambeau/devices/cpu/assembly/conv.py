@@ -22,9 +22,10 @@ def _tiles(lanes: Lanes) -> list[Function]:
 def _squares(lanes: Lanes) -> list[Function]:
     columns, pack = conv_panel.columns(lanes), conv_panel.pack(lanes)
     tile, finish = _tile(lanes), conv_finish.finish_squares(lanes)
-    return _result(lanes, conv_winograd.turn_weights(lanes),
-                   conv_winograd.squares(lanes, tile, columns, pack, finish), columns, pack, tile,
-                   finish)
+    turn = conv_winograd.turn_panel(lanes)
+    return _result(lanes, conv_winograd.turn_weights(lanes, turn),
+                   conv_winograd.squares(lanes, turn, tile, columns, pack, finish), columns, pack,
+                   tile, finish, turn)
 
 
 def _tile(lanes: Lanes) -> Function:

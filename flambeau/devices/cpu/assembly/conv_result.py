@@ -56,12 +56,19 @@ def pack_weights(lanes: Lanes, high: int) -> Function:
                 some(one, 1)
         with f.each(even, inner) as k:
             some(k, 1)
-        with f.each(0, high) as i:
-            value = f.var(element, 0)
-            with f.when((bias != f.const("ptr", 0)) & (first + i < rows)):
-                value.set(bias.load(element, group * rows + first + i))
-            biases.store(value(), panel * high + i)
+        pack_biases(f, element, bias, panel, count, rows, high, biases)
     return f
+
+
+def pack_biases(f: Function, element: str, bias: Value, panel: Value, count: Value, rows: Value,
+                high: int, to: Value) -> None:
+    """The biases of a panel, 0 where there are none."""
+    group, first = panel / count, panel % count * high
+    with f.each(0, high) as i:
+        value = f.var(element, 0)
+        with f.when((bias != f.const("ptr", 0)) & (first + i < rows)):
+            value.set(bias.load(element, group * rows + first + i))
+        to.store(value(), panel * high + i)
 
 
 def product(lanes: Lanes, multiply: Function, columns: Function, pack: Function,

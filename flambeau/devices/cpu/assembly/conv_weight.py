@@ -48,25 +48,32 @@ def turn(lanes: Lanes) -> Function:
 
 
 def weigh(lanes: Lanes, multiply: Function, columns: Function, pack: Function) -> Function:
-    """Blocks of weights `begin` to `end`: of each part, of each group, of rows of windows."""
+    """Blocks of weights `begin` to `end`: of each part, of each group, of rows of windows.
+
+    Where there is one part only, a block stays near until it is done, and goes where it belongs.
+    """
     f = Function("weigh", "ptr context, i64 begin, i64 end", local=True)
-    _, source, _, turned, parts, words = (f.context.load("ptr", i) for i in range(_CONTEXT))
-    (groups, inner, cols, in_g, koff, panels, blocks, per, part_cols) = WEIGHT.read(
-        f, words, "groups inner cols in_g koff panels blocks per part_cols")
-    element, tile = lanes.element, lanes.tile
+    weights, source, _, turned, parts, words = (f.context.load("ptr", i) for i in range(_CONTEXT))
+    (groups, rows, inner, cols, in_g, koff, panels, blocks, per, count, part_cols) = WEIGHT.read(
+        f, words, "groups rows inner cols in_g koff panels blocks per parts part_cols")
+    element, tile, high = lanes.element, lanes.tile, lanes.rows
     offsets = f.new("ptr", f"inttoptr i64 {koff.name} to ptr")
     inside, outside = f.room("i64", CHUNK), f.room("i64", CHUNK)
-    zeros = f.room(element, lanes.rows)
-    for i in range(lanes.rows):
+    zeros = f.room(element, high)
+    for i in range(high):
         zeros.store(f.const(element, 0), i)
-    memory, near = borrow(f, f.const("i64", (ROWS + lanes.rows) * PITCH * lanes.bytes))
-    strips = ceiling(inner, lanes.rows)  # of weights, in all blocks
+    packed, alone = (ROWS + high) * PITCH, count == 1
+    memory, near = borrow(f, (alone.pick(per * panels * tile, 0) + packed) * lanes.bytes)
+    strips = ceiling(inner, high)  # of weights, in all blocks
     with f.each(f.begin, f.end) as task:
         block, rest = task % blocks, task / blocks
         group, part = rest % groups, rest / groups
         first_row = block * per
         height = smaller(inner - first_row, per)
         origin = source.at(element, group * in_g)
+        strip = (part * groups + group) * strips + first_row / high
+        sums = alone.pick(near.at(element, packed),
+                          parts.at(element, strip * panels * (high * tile)))
         begin = part * part_cols
         with f.each(begin, smaller(begin + part_cols, cols), CHUNK) as at:
             width = smaller(smaller(begin + part_cols, cols) - at, CHUNK)
@@ -77,11 +84,15 @@ def weigh(lanes: Lanes, multiply: Function, columns: Function, pack: Function) -
             start = (at == begin).pick(zeros, f.const("ptr", 0))
             with f.each(0, panels) as panel:
                 right = turned.at(element, ((group * panels + panel) * cols + at) * tile)
-                with f.each(0, height, lanes.rows) as row:
-                    strip = (first_row + row) / lanes.rows
-                    place = (((part * groups + group) * strips + strip) * panels + panel)
+                with f.each(0, height, high) as row:
+                    place = (row / high * panels + panel) * (high * tile)
                     f.run(multiply, near.at(element, row * PITCH), right, width,
-                          parts.at(element, place * lanes.rows * tile), f.const("i64", tile), start)
+                          sums.at(element, place), f.const("i64", tile), start)
+        with f.when(alone), f.each(0, panels) as panel, f.each(0, height, high) as row:
+            place = (row / high * panels + panel) * (high * tile)
+            line = weights.at(element, (group * rows + panel * tile) * inner + first_row + row)
+            _put(f, lanes, sums.at(element, place), line, inner, smaller(rows - panel * tile, tile),
+                 smaller(height - row, high), count, count)
     f.calls("free", "void", memory)
     return f
 
@@ -91,31 +102,36 @@ def join(lanes: Lanes) -> Function:
     f = Function("join", "ptr context, i64 begin, i64 end", local=True)
     weights, parts, words = (f.context.load("ptr", i) for i in (0, 4, 5))
     groups, rows, inner, panels, count = WEIGHT.read(f, words, "groups rows inner panels parts")
-    element, tile = lanes.element, lanes.tile
-    strips = ceiling(inner, lanes.rows)
-    whole_part = groups * strips * panels * lanes.rows * tile
+    element, tile, high = lanes.element, lanes.tile, lanes.rows
+    strips = ceiling(inner, high)
+    whole_part = groups * strips * panels * (high * tile)
     with f.each(f.begin, f.end) as task:
-        group, panel = task / panels, task % panels
-        first = panel * tile
+        group, first = task / panels, task % panels * tile
         line = weights.at(element, (group * rows + first) * inner)
-        wide = smaller(rows - first, tile)
         with f.each(0, strips) as strip:
-            place = ((group * strips + strip) * panels + panel) * (lanes.rows * tile)
-            at, to = parts.at(element, place), line.at(element, strip * lanes.rows)
-            high = smaller(inner - strip * lanes.rows, lanes.rows)
-            with f.when((high == lanes.rows) & (wide == tile)) as whole_tile:
-                _join_tile(f, lanes, at, to, inner, count, whole_part)
-            with whole_tile.otherwise(), f.each(0, wide) as j, f.each(0, high) as i:
-                total = f.var(element, at.load(element, i * tile + j))
-                with f.each(1, count) as p:
-                    total.add(at.load(element, p * whole_part + i * tile + j))
-                to.store(total(), j * inner + i)
+            place = ((group * strips + strip) * panels + task % panels) * (high * tile)
+            _put(f, lanes, parts.at(element, place), line.at(element, strip * high), inner,
+                 smaller(rows - first, tile), smaller(inner - strip * high, high), count,
+                 whole_part)
     return f
 
 
-def _join_tile(f: Function, lanes: Lanes, at: Value, to: Value, inner: Value, count: Value,
+def _put(f: Function, lanes: Lanes, at: Value, to: Value, inner: Value, wide: Value, high: Value,
+         count: Value, whole_part: Value) -> None:
+    """A tile of weights, so much of it as there is, added up from its parts: its columns are rows
+    of weights."""
+    element, tile = lanes.element, lanes.tile
+    with f.when((high == lanes.rows) & (wide == tile)) as whole_tile:
+        _put_whole(f, lanes, at, to, inner, count, whole_part)
+    with whole_tile.otherwise(), f.each(0, wide) as j, f.each(0, high) as i:
+        total = f.var(element, at.load(element, i * tile + j))
+        with f.each(1, count) as p:
+            total.add(at.load(element, p * whole_part + i * tile + j))
+        to.store(total(), j * inner + i)
+
+
+def _put_whole(f: Function, lanes: Lanes, at: Value, to: Value, inner: Value, count: Value,
                whole_part: Value) -> None:
-    """The parts of a tile added up and turned: its columns are rows of weights."""
     element, width = lanes.element, lanes.width
     for start in range(0, lanes.tile, width):
         for low in range(0, lanes.rows, width):
@@ -196,7 +212,8 @@ def weight(frame: Function, lanes: Lanes, turn: Function, weigh: Function,
     samples = cols / (od * oh * ow)
     parallel(f, turn, context, groups * panels * samples, turn_grain)
     parallel(f, weigh, context, count * groups * blocks, grain)
-    parallel(f, join, context, groups * panels, join_grain)
+    with f.when(count > 1):
+        parallel(f, join, context, groups * panels, join_grain)
     return f
 
 

@@ -7,7 +7,7 @@ turned into the results: sixteen products in place of thirty-six.
 
 from __future__ import annotations
 
-from .conv_result import borrow, finish_panels, shares
+from .conv_result import borrow, finish_panels, pack_biases, shares
 from .conv_words import PHASE
 from .lanes import Lanes, ceiling, in_a_row, smaller
 from .tile_sizes import APART, SQUARE
@@ -50,57 +50,72 @@ def _mirrored(k: int) -> int:
     return 4 * order[y] + order[x]
 
 
-def turn_weights(lanes: Lanes) -> Function:
-    """Panels `begin` to `end` of weights, as squares, and their biases behind all panels."""
-    f = Function("turn_weights", "ptr context, i64 begin, i64 end", local=True)
-    _, _, panels, words, weights, bias = (f.context.load("ptr", i) for i in range(6))
-    rows, inner, wk, wg, wr, count, groups = PHASE.read(f, words,
-                                                        "rows inner wk wg wr panels groups")
+def turn_panel(lanes: Lanes) -> Function:
+    """One panel of weights, as squares."""
+    f = Function("turn_panel", "ptr words, ptr weights, i64 panel, ptr to", local=True)
+    rows, inner, wk, wg, wr, count = PHASE.read(f, f.words, "rows inner wk wg wr panels")
     element, high = lanes.element, lanes.rows
     table = f.new("ptr", f"inttoptr i64 {wk.name} to ptr")
     channels = inner / SQUARE
     pitch = _panel_pitch(lanes, channels)
-    biases = panels.at(element, groups * count * pitch * SQUARE)
     backwards = table.load("i64") > table.load("i64", 8)
     places = [backwards.pick(f.const("i64", _mirrored(k)), k) * pitch for k in range(SQUARE)]
-    with f.each(f.begin, f.end) as panel:
-        group, first = panel / count, panel % count * high
-        start = weights.at(element, group * wg)
-        lines = [start.at(element, smaller(first + i, rows - 1) * wr) for i in range(high)]
-        to = panels.at(element, panel * pitch * SQUARE)
-        with f.each(0, channels) as c:
-            tap = smaller(table.load("i64", c * 9), table.load("i64", c * 9 + 8))
-            found = abreast(f, lanes, [line.at(element, tap) for line in lines], 9)
-            for place, value in zip(places, _both_ways(_of_weights, found, 3), strict=True):
-                to.at(element, place + c * high).store(value)
-        for i in range(high):
-            own = f.var(element, 0)
-            with f.when((bias != f.const("ptr", 0)) & (first + i < rows)):
-                own.set(bias.load(element, group * rows + first + i))
-            biases.store(own(), panel * high + i)
+    start, first = f.weights.at(element, f.panel / count * wg), f.panel % count * high
+    lines = [start.at(element, smaller(first + i, rows - 1) * wr) for i in range(high)]
+    with f.each(0, channels) as c:
+        tap = smaller(table.load("i64", c * 9), table.load("i64", c * 9 + 8))
+        found = abreast(f, lanes, [line.at(element, tap) for line in lines], 9)
+        for place, value in zip(places, _both_ways(_of_weights, found, 3), strict=True):
+            f.to.at(element, place + c * high).store(value)
     return f
 
 
-def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
-            complete: Function) -> Function:
+def turn_weights(lanes: Lanes, turn_panel: Function) -> Function:
+    """Panels `begin` to `end` of weights, unless they are turned where they are needed, and their
+    biases behind all panels."""
+    f = Function("turn_weights", "ptr context, i64 begin, i64 end", local=True)
+    _, _, panels, words, weights, bias = (f.context.load("ptr", i) for i in range(6))
+    rows, count, near = PHASE.read(f, words, "rows panels near")
+    element, high = lanes.element, lanes.rows
+    size, biases = _panels(f, lanes, words, panels)
+    with f.each(f.begin, f.end) as panel:
+        with f.when(near == 0):
+            f.run(turn_panel, words, weights, panel, panels.at(element, panel * size))
+        pack_biases(f, element, bias, panel, count, rows, high, biases)
+    return f
+
+
+def _panels(f: Function, lanes: Lanes, words: Value, panels: Value) -> tuple[Value, Value]:
+    """The size of a panel, and where biases are: behind all panels, if there are any."""
+    inner, count, groups, near = PHASE.read(f, words, "inner panels groups near")
+    size = _panel_pitch(lanes, inner / SQUARE) * SQUARE
+    behind = (near == 0).pick(groups * count * size, 0)
+    return size, panels.at(lanes.element, behind)
+
+
+def squares(lanes: Lanes, turn_panel: Function, multiply: Function, columns: Function,
+            pack: Function, complete: Function) -> Function:
     """Blocks `begin` to `end` of squares: of each group, of panels of them."""
     f = Function("squares", "ptr context, i64 begin, i64 end", local=True)
-    out, source, weights, words = (f.context.load("ptr", i) for i in range(4))
-    (groups, rows, inner, cols, in_g, out_0, out_g, out_m, out_h, koff, panels, blocks, splits,
-     per, wide) = PHASE.read(f, words, "groups rows inner cols in_g out_0 out_g out_m out_h koff "
-                                       "panels blocks splits per wide")
+    out, source, turned, words, weights = (f.context.load("ptr", i) for i in range(5))
+    (rows, inner, cols, in_g, out_0, out_g, out_m, out_h, koff, panels, blocks, splits, per, wide,
+     is_near) = PHASE.read(f, words, "rows inner cols in_g out_0 out_g out_m out_h koff panels "
+                                     "blocks splits per wide near")
     element, tile, high = lanes.element, lanes.tile, lanes.rows
     offsets = f.new("ptr", f"inttoptr i64 {koff.name} to ptr")
     channels, most = inner / SQUARE, wide * tile
-    panel_pitch = _panel_pitch(lanes, channels)
-    biases = weights.at(element, groups * panels * panel_pitch * SQUARE)
+    panel_size, biases = _panels(f, lanes, words, turned)
+    few = is_near != 0  # panels are turned here, some at a time
+    together = few.pick(f.const("i64", _NEAR_GROUP), _GROUP)
     inside, outside = (f.room("i64", _MOST * tile) for _ in range(2))
     zeros, spare = f.room(element, high), f.room(element, 4 * lanes.width)
     for i in range(high):
         zeros.store(f.const(element, 0), i)
     pitch = channels * most + APART
-    memory, near = borrow(f, (pitch * SQUARE + _GROUP * SQUARE * high * tile) * lanes.bytes)
+    memory, near = borrow(f, (pitch * SQUARE + _GROUP * SQUARE * high * tile + few.pick(
+        panel_size * _NEAR_GROUP, 0)) * lanes.bytes)
     products, raw = near.at(element, pitch * SQUARE), f.room(element, SQUARE * lanes.width)
+    own_panels = products.at(element, _GROUP * SQUARE * high * tile)
 
     def turn_data(origin: Value, tiles: Value) -> None:
         with f.each(0, tiles * lanes.vectors) as v:
@@ -145,24 +160,30 @@ def squares(lanes: Lanes, multiply: Function, columns: Function, pack: Function,
         tiles = ceiling(width, tile)
         f.run(columns, words, inside, outside, first, tiles * tile)
         turn_data(source.at(element, group * in_g), tiles)
-        with f.each(start, last, _GROUP) as begin, f.each(0, tiles) as t:
-            end = smaller(begin + _GROUP, last)
-            with f.each(0, SQUARE) as k, f.each(begin, end) as panel:
-                left = ((group * panels + panel) * SQUARE + k) * panel_pitch
-                own = (panel - begin) * (SQUARE * high * tile) + k * (high * tile)
-                f.run(multiply, weights.at(element, left),
-                      near.at(element, pitch * k + t * channels * tile), channels,
-                      products.at(element, own), f.const("i64", tile), zeros)
-            with f.each(begin, end) as panel:
-                own = products.at(element, (panel - begin) * (SQUARE * high * tile))
-                finish(group, panel, own, t, width)
+        with f.each(start, last, together) as begin:
+            end = smaller(begin + together, last)
+            number = group * panels + begin
+            with f.when(few), f.each(0, end - begin) as p:
+                f.run(turn_panel, words, weights, number + p,
+                      own_panels.at(element, p * panel_size))
+            lefts = few.pick(own_panels, turned.at(element, number * panel_size))
+            with f.each(0, tiles) as t:
+                with f.each(0, SQUARE) as k, f.each(0, end - begin) as p:
+                    f.run(multiply, lefts.at(element, p * panel_size + k * (panel_size / SQUARE)),
+                          near.at(element, pitch * k + t * channels * tile), channels,
+                          products.at(element, (p * SQUARE + k) * (high * tile)),
+                          f.const("i64", tile), zeros)
+                with f.each(0, end - begin) as p:
+                    finish(group, begin + p, products.at(element, p * (SQUARE * high * tile)), t,
+                           width)
         finish_panels(f, lanes, complete, group, start, last, rows, first, width)
     f.calls("free", "void", memory)
     return f
 
 
-#: tiles of squares in a block, at most; panels of weights that are multiplied together
-_MOST, _GROUP = 8, 12
+#: tiles of squares in a block, at most; panels of weights that are multiplied together, of all
+#: that there are, and of those that are turned here: one stays in the second level of cache
+_MOST, _GROUP, _NEAR_GROUP = 8, 12, 1
 
 
 def _put(f: Function, lanes: Lanes, found: list[Value], place: Value, target: Value, out_h: Value,

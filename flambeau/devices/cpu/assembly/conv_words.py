@@ -48,10 +48,10 @@ TILES, ONE, THREE, SQUARES = 0, 1, 3, 4
 
 #: one phase of a result: a product of packed weights with packed windows. `own` are the elements
 #: of a plane's frame where each plane gets its own, `wide` the tiles of squares in a block; `three`
-#: says that taps are three by three
+#: says that taps are three by three, `near` that weights become squares where they are needed
 PHASE = Record("""groups rows inner kc cols od oh ow in_n in_g in_d in_h out_0 out_n out_g out_m
     out_d out_h out_w koff wk wg wr panels blocks splits per grain pack_grain own
-    three wide""")
+    three wide near""")
 
 #: a result: its frame if any, and its phases; bytes of an element; a function that finishes pieces
 #: of it, or 0, and what that is given (see conv_finish)
