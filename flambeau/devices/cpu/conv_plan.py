@@ -16,6 +16,7 @@ from .assembly.conv_words import (
     ONE,
     PHASE,
     RESULT,
+    ROUND,
     SQUARES,
     THREE,
     TILES,
@@ -23,7 +24,16 @@ from .assembly.conv_words import (
     address_of,
     table,
 )
-from .assembly.tile_sizes import APART, BLOCK, CHUNK, DEPTH, ROWS, SQUARE, tile_of
+from .assembly.tile_sizes import (
+    APART,
+    BLOCK,
+    CHUNK,
+    DEPTH,
+    ROWS,
+    SQUARE,
+    SQUARES_CHUNK,
+    tile_of,
+)
 from .foundry import machine_code
 from .remember import remembered
 
@@ -35,6 +45,9 @@ _WORTH, _COPIES = 1_000_000, 1 << 15
 _NEAR = 1 << 14
 #: channels on either side from which on squares are worth it, and elements of a block of them
 _ENOUGH, _SQUARES = 16, 1 << 16
+#: of weights by squares: sums that stay near, channels at most, squares of a unit, elements of the
+#: slopes of a round, and tasks of a round at least
+_SUMS, _CHANNELS, _UNIT, _ROUND, _TASKS = 96 << 10, 48, 256, 512 << 10, 4
 #: up to so many blocks, it is quicker to turn weights in each of them than to keep them all
 _FEW_BLOCKS = 2
 #: groups with at most so many rows are summed directly
@@ -273,6 +286,8 @@ def weight_plan(element, itemsize, shape, strides, kernel, rows, options, groups
     kernel, shape, strides = whole(kernel, n, 1), solid(shape, n, 1), solid(strides, n, 0)
     axes = [straight(*v) for v in zip(whole(outs, n, 1), kernel, stride, padding, dilation,
                                       strict=True)]
+    if _squares(axes, groups, rows, shape[1] // groups, element):
+        return _weight_by_squares(element, itemsize, shape, strides, axes, groups, rows)
     source = _Source(shape, strides, axes, shape[1] == groups and rows <= FEW)
     lines = [axis[0] for axis in axes]
     koff = table(source.offsets(lines, shape[1] // groups))
@@ -303,6 +318,45 @@ def weight_plan(element, itemsize, shape, strides, kernel, rows, options, groups
     work = cols * inner * rows * groups
     run = function(element, "weight directly" if direct else "weight")
     return Plan(run, [*source.words, *words], [koff], total + 64, itemsize, work >> 4)
+
+
+def _weight_by_squares(element, itemsize, shape, strides, axes, groups, rows) -> Plan:
+    """The plan of weights whose results are computed by squares."""
+    seen = [axes[0], *([_square_line(line) for line in lines] for lines in axes[1:])]
+    source, channels = _Source(shape, strides, seen, False), shape[1] // groups
+    lines = [axis[0] for axis in seen]
+    koff, counts = table(source.offsets(lines, channels)), [line.outs for line in lines]
+    high, wide = tile_of(element)
+    panels, across = -(-rows // wide), counts[0] * counts[1]
+    # Units are so many lines of squares; a round is so many units.
+    many = max(n for n in range(1, across + 1)
+               if across % n == 0 and (n == 1 or n * counts[2] <= _UNIT))
+    unit, units = many * counts[2], shape[0] * across // many
+    each = SQUARE * groups * panels * wide * unit
+    most = min(units, max(1, _ROUND // each))
+    fit = _SUMS // (SQUARE * panels * wide) // high * high
+    blocks = -(-channels // min(max(high, fit), _CHANNELS))
+    per = -(-channels // (blocks * high)) * high
+    blocks = -(-channels // per)
+    chunks = -(-most * unit // SQUARES_CHUNK)
+    parts = max(1, min(chunks, -(-_TASKS // (blocks * groups))))
+    part_cols = -(-chunks // parts) * SQUARES_CHUNK
+    parts = -(-most * unit // part_cols)
+    slopes = source.room
+    partial = slopes + each * most + SQUARE * APART
+    total = partial + (0 if parts == 1 else parts * groups * rows * channels * 9)
+    words = WEIGHT.values(
+        own=0, framed=int(source.framed), groups=groups, rows=rows, inner=channels,
+        cols=units * unit, od=counts[0], oh=counts[1], ow=counts[2], in_n=source.n,
+        in_g=source.c * channels, in_d=lines[0].step * source.d, in_h=lines[1].step * source.h,
+        koff=address_of(koff), turned=slopes, partial=partial, panels=panels, blocks=blocks,
+        per=per, parts=parts, part_cols=part_cols,
+        grain=max(1, _WORTH // (part_cols * per * rows * SQUARE)),
+        turn_grain=max(1, _COPIES // (wide * unit * SQUARE)),
+        join_grain=max(1, _COPIES // (wide * parts)))
+    words += ROUND.values(unit=unit, units=units, round=most)
+    return Plan(function(element, "weight squares"), [*source.words, *words], [koff], total + 64,
+                itemsize, units * unit * SQUARE * channels * rows * groups >> 4)
 
 
 @remembered

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from . import conv_finish, conv_frame, conv_panel, conv_result, conv_weight, conv_winograd
+from . import (
+    conv_finish,
+    conv_frame,
+    conv_panel,
+    conv_result,
+    conv_weight,
+    conv_weight_squares,
+    conv_winograd,
+)
 from .conv_words import ONE, SQUARES, THREE, TILES
 from .lanes import Lanes, lanes_of
 from .writer import Function
@@ -52,6 +60,16 @@ def _weight(lanes: Lanes) -> list[Function]:
             conv_weight.weight(frame, lanes, turn, weigh, join)]
 
 
+def _weight_by_squares(lanes: Lanes) -> list[Function]:
+    frame, columns = conv_frame.frame(lanes), conv_panel.columns(lanes, weigh=True)
+    pack = conv_panel.pack(lanes)
+    strips = conv_panel.tile(lanes, "strips", conv_weight_squares.PITCH, 1)
+    slopes, add = conv_weight_squares.turn_slopes(lanes), conv_weight_squares.add_parts(lanes)
+    weigh = conv_weight_squares.weigh_squares(lanes, strips, columns, pack)
+    return [frame, columns, pack, strips, slopes, weigh, add,
+            conv_weight_squares.weight_squares(lanes, frame, slopes, weigh, add)]
+
+
 def _weight_directly(lanes: Lanes) -> list[Function]:
     frame = conv_frame.frame(lanes)
     directly = conv_weight.weigh_directly(lanes, frame, TAPS)
@@ -70,6 +88,7 @@ PARTS = {
     f"result {ONE}":     lambda lanes: _direct(lanes, ONE),
     f"result {THREE}":   lambda lanes: _direct(lanes, THREE),
     "weight":            _weight,
+    "weight squares":    _weight_by_squares,
     "weight directly":   _weight_directly,
     "sums":              _sums,
 }  # fmt: skip

@@ -26,7 +26,7 @@ def turn(lanes: Lanes) -> Function:
     _, _, result, turned, _, words = (f.context.load("ptr", i) for i in range(_CONTEXT))
     groups, rows, cols, od, oh, ow, panels = WEIGHT.read(f, words,
                                                          "groups rows cols od oh ow panels")
-    element, tile, width = lanes.element, lanes.tile, lanes.width
+    element, tile = lanes.element, lanes.tile
     size = od * oh * ow
     samples = cols / size
     with f.each(f.begin, f.end) as task:
@@ -34,17 +34,22 @@ def turn(lanes: Lanes) -> Function:
         group, first = panel / panels, panel % panels * tile
         base = result.at(element, (n * groups + group) * rows * size)
         lines = [base.at(element, smaller(first + j, rows - 1) * size) for j in range(tile)]
-        to = turned.at(element, (panel * cols + n * size) * tile)
-        full = size & -width
-        with f.each(0, full, width) as p:
-            for part in range(lanes.vectors):
-                square = [lanes.load(lines[part * width + j], p) for j in range(width)]
-                for k, row in enumerate(turned_square(square)):
-                    to.at(element, (p + k) * tile + part * width).store(row)
-        with f.each(full, size) as p:
-            for j, line in enumerate(lines):
-                to.store(line.load(element, p), p * tile + j)
+        turn_lines(f, lanes, lines, size, turned.at(element, (panel * cols + n * size) * tile))
     return f
+
+
+def turn_lines(f: Function, lanes: Lanes, lines: list[Value], size: Value, to: Value) -> None:
+    """Lines of so many elements, as many as a tile is wide, column after column."""
+    element, tile, width = lanes.element, lanes.tile, lanes.width
+    full = size & -width
+    with f.each(0, full, width) as p:
+        for part in range(lanes.vectors):
+            square = [lanes.load(lines[part * width + j], p) for j in range(width)]
+            for k, row in enumerate(turned_square(square)):
+                to.at(element, (p + k) * tile + part * width).store(row)
+    with f.each(full, size) as p:
+        for j, line in enumerate(lines):
+            to.store(line.load(element, p), p * tile + j)
 
 
 def weigh(lanes: Lanes, multiply: Function, columns: Function, pack: Function) -> Function:

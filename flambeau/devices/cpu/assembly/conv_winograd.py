@@ -36,7 +36,7 @@ def _to_results(m: list[Value]) -> list[Value]:
     return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
 
 
-def _both_ways(change, numbers: list[Value], side: int) -> list[Value]:
+def both_ways(change, numbers: list[Value], side: int) -> list[Value]:
     """A change of columns, then of rows, of a square given row by row."""
     columns = [change(numbers[x::side]) for x in range(side)]
     rows = [change([column[y] for column in columns]) for y in range(len(columns[0]))]
@@ -65,7 +65,7 @@ def turn_panel(lanes: Lanes) -> Function:
     with f.each(0, channels) as c:
         tap = smaller(table.load("i64", c * 9), table.load("i64", c * 9 + 8))
         found = abreast(f, lanes, [line.at(element, tap) for line in lines], 9)
-        for place, value in zip(places, _both_ways(_of_weights, found, 3), strict=True):
+        for place, value in zip(places, both_ways(_of_weights, found, 3), strict=True):
             f.to.at(element, place + c * high).store(value)
     return f
 
@@ -119,25 +119,16 @@ def squares(lanes: Lanes, turn_panel: Function, multiply: Function, columns: Fun
 
     def turn_data(origin: Value, tiles: Value) -> None:
         with f.each(0, tiles * lanes.vectors) as v:
-            at = inside.at("i64", v * lanes.width)
-            first = at.load("i64")
             to = near.at(element, v / lanes.vectors * channels * tile
                          + v % lanes.vectors * lanes.width)
-            moves = [offsets.load("i64", k) for k in range(SQUARE)]
 
-            def put(c: Value, given: list[Value]) -> None:
+            def put(c: Value, numbers: list[Value]) -> None:
                 place = to.at(element, c * tile)
-                for k, value in enumerate(_both_ways(_of_data, given, 4)):
+                for k, value in enumerate(numbers):
                     place.at(element, pitch * k).store(value)
 
-            with f.when(in_a_row(at, lanes.width)) as together, f.each(0, channels) as c:
-                move = offsets.load("i64", c * SQUARE) - moves[0]
-                line = origin.at(element, first + move)
-                put(c, [lanes.load(line, at) for at in moves])
-            with together.otherwise(), f.each(0, channels) as c:
-                f.run(pack, raw, f.const("i64", lanes.width), origin, at,
-                      offsets.at("i64", c * SQUARE), f.const("i64", SQUARE), f.const("i64", 1))
-                put(c, [lanes.load(raw, k * lanes.width) for k in range(SQUARE)])
+            each_square(f, lanes, pack, origin, inside.at("i64", v * lanes.width), offsets,
+                        channels, raw, put)
 
     def finish(group: Value, panel: Value, products: Value, t: Value, width: Value) -> None:
         """The products of one tile of squares, as results."""
@@ -149,7 +140,7 @@ def squares(lanes: Lanes, turn_panel: Function, multiply: Function, columns: Fun
                 given = [lanes.load(products, (k * high + i) * tile + v * lanes.width)
                          if k else lanes.load(products, i * tile + v * lanes.width)
                          for k in range(SQUARE)]
-                found = [value + start for value in _both_ways(_to_results, given, 4)]
+                found = [value + start for value in both_ways(_to_results, given, 4)]
                 target = outside.at("i64", t * tile + v * lanes.width)
                 _put(f, lanes, found, place, target, out_h, width - t * tile - v * lanes.width,
                      spare)
@@ -179,6 +170,29 @@ def squares(lanes: Lanes, turn_panel: Function, multiply: Function, columns: Fun
         finish_panels(f, lanes, complete, group, start, last, rows, first, width)
     f.calls("free", "void", memory)
     return f
+
+
+def each_square(f: Function, lanes: Lanes, pack: Function, origin: Value, at: Value,
+                offsets: Value, channels: Value, raw: Value, put) -> None:
+    """put(channel, sixteen numbers) for every channel of a vector of squares of data.
+
+    `at` says where squares begin, `offsets` where each channel's elements are from there; `raw` is
+    room for a vector of squares.
+    """
+    first = at.load("i64")
+    moves = [offsets.load("i64", k) for k in range(SQUARE)]
+
+    def turned(c: Value, given: list[Value]) -> None:
+        put(c, both_ways(_of_data, given, 4))
+
+    with f.when(in_a_row(at, lanes.width)) as together, f.each(0, channels) as c:
+        move = offsets.load("i64", c * SQUARE) - moves[0]
+        line = origin.at(lanes.element, first + move)
+        turned(c, [lanes.load(line, at) for at in moves])
+    with together.otherwise(), f.each(0, channels) as c:
+        f.run(pack, raw, f.const("i64", lanes.width), origin, at, offsets.at("i64", c * SQUARE),
+              f.const("i64", SQUARE), f.const("i64", 1))
+        turned(c, [lanes.load(raw, k * lanes.width) for k in range(SQUARE)])
 
 
 #: tiles of squares in a block, at most; panels of weights that are multiplied together, of all

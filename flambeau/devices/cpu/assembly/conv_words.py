@@ -60,3 +60,6 @@ RESULT = Record("""framed weights bias phases bytes finish finish_with""")
 #: the weights from data and result
 WEIGHT = Record("""framed groups rows inner cols od oh ow in_n in_g in_d in_h koff turned partial
     panels blocks per parts part_cols grain turn_grain join_grain own""")
+
+#: weights by squares: squares of a unit, how many units there are, and how many are a round
+ROUND = Record("unit units round")

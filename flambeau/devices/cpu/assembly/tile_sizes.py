@@ -11,6 +11,8 @@ BLOCK = 8
 DEPTH = 320
 #: columns of a chunk where weights are summed, and rows packed together
 CHUNK, ROWS = 256, 96
+#: squares of a chunk where weights are summed by squares
+SQUARES_CHUNK = 128
 
 #: numbers in a square of Winograd's, and elements that keep them from meeting in the cache where
 #: a power of two lies between one and the next

@@ -39,6 +39,27 @@ def abreast(f: Function, lanes: Lanes, lines: list[Value], count: int) -> list[V
     return found
 
 
+def put_abreast(f: Function, lanes: Lanes, vectors: list[Value], places: list[Value],
+                fresh: Value) -> None:
+    """Vectors as the columns of lines, which begin at so many places as a vector has lanes: put
+    there if they are fresh, else added to what is there."""
+    width = lanes.width
+    for start in range(0, len(vectors), width):
+        some = vectors[start:start + width]
+        targets = [place.at(lanes.element, start) for place in places]
+        if len(some) == 1:
+            lines = [some[0].lane(j) for j in range(width)]
+        else:
+            turned = turned_square([*some, *some[-1:] * (width - len(some))])
+            lines = [line.shuffle(range(len(some))) for line in turned]
+        with f.when(fresh) as put:
+            for line, target in zip(lines, targets, strict=True):
+                target.store(line)
+        with put.otherwise():
+            for line, target in zip(lines, targets, strict=True):
+                target.store(line + target.load(line.type))
+
+
 def _gathered(f: Function, lanes: Lanes, lines: list[Value], at: int) -> Value:
     """One element of each line."""
     if len(lines) == 1:
