@@ -174,7 +174,7 @@ def plain_call(op: Pointwise, args: tuple):
         key = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
         if op.check is not None:
             op.check(key, {})
-        plan = pw.plan(op, key, _baked_defaults(op))
+        plan = pw.plan(op, key, baked_defaults(op))
         if not _serves_kin(op, key, plan):
             table[rest[0] if rest else first] = plan
     return execute_pointwise(op, args, plan, {})
@@ -187,7 +187,7 @@ def _slot(op, key):
     return (type(key), key) if op.baked_values else type(key)
 
 
-def _baked_defaults(op) -> tuple:
+def baked_defaults(op) -> tuple:
     return tuple((name, ("=", op.defaults.get(name))) for name in op.attributes)
 
 
@@ -458,7 +458,7 @@ class _Ours(dict):
 _ours = _Ours()
 
 
-def changed(x: Tensor) -> None:
+def _changed(x: Tensor) -> None:
     """Count a change of a tensor's bytes, and remember the place in the code that made it.
 
     Which line that is takes time to find out, and is hardly ever asked: see `_changed_message`.
@@ -471,6 +471,9 @@ def changed(x: Tensor) -> None:
             break
         frame = frame.f_back
     mem.changed = frame.f_code, frame.f_lasti
+
+
+changed = fronts.change_counter(_changed, _ours)
 
 
 # -- other protocols -----------------------------------------------------------------------------

@@ -43,8 +43,9 @@ class Fronts:
         j = bridge.jit()
         j.publish_python(EXTERNAL)
         key = cache().key(f"fronts {SOURCE} {offsets(node)}")
-        names = [*(f"f{form}" for form in FORMS), "next_sequence", "call_module"]
-        *functions, sequence, self._call_module = addresses(key, names, lambda: _text(node), True)
+        names = [*(f"f{form}" for form in FORMS), "next_sequence", "count_change", "call_module"]
+        *functions, sequence, change, self._call_module = addresses(
+            key, names, lambda: _text(node), True)
         self._functions = dict(zip(FORMS, functions, strict=True))
         self._variable = j.linker.variable
         self.used = dict.fromkeys(FORMS, 0)
@@ -62,6 +63,7 @@ class Fronts:
         self.entries = {form: self._table(f"entries_{form}", form[1])
                         for form in (*(f"m{form}" for form in FORMS), "r2")}
         self.next_sequence = self._function(sequence, "next_sequence", None, None)
+        self._count_change = change
 
     def _table(self, name: str, form: str):
         return (ctypes.c_int64 * FORMS[form]).from_address(self._variable(name))
@@ -77,6 +79,13 @@ class Fronts:
     def _method(self, address: int, name: str, doc):
         return _new_method(Tensor, bridge.define(name, address, _METH_FASTCALL_KEYWORDS, doc))
 
+    def change_counter(self, python, ours: dict):
+        """The native form of `python`, which counts changes; `ours` says whose a file is."""
+        for name, value in (("changed", python), ("ours", ours)):
+            self.word(name).value = id(value)
+        self.keep.extend((python, ours))
+        return self._function(self._count_change, python.__name__, python.__doc__, None)
+
     def module_call(self, cls: type, with_hooks):
         """The method `__call__` of a class of modules; `with_hooks` serves those that are hooked.
 
@@ -88,16 +97,17 @@ class Fronts:
         return _new_method(cls, bridge.define(
             "__call__", self._call_module, _METH_FASTCALL_KEYWORDS, doc))
 
-    def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: bool = False,
-              kin_plans: dict | None = None, op=None):
+    def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: int = False,
+              kin_plans: dict | None = None, op=None, implied: int | None = None):
         """A function that runs natively what it can, and `front` otherwise; and its context.
 
-        A call of `op` that is traced is asked for natively before `front` is.
+        A call of `op` that is traced is asked for natively before `front` is. For what `baked`
+        and `implied` say, see the texts of the forms.
         """
         kin_plans = {} if kin_plans is None else kin_plans
         context = array("q", [id(plans), id(front), int(baked), id(kin_plans),
-                              0 if op is None else id(op)])
-        self.keep.extend((plans, front, kin_plans, op))
+                              0 if op is None else id(op), 0 if implied is None else id(implied)])
+        self.keep.extend((plans, front, kin_plans, op, implied))
         return self._function(self._functions[form], name, doc, context), context
 
     def method(self, context, form: str, name: str, doc: str):
