@@ -17,6 +17,7 @@ from . import (
     deposit,
     entropy,
     fetch,
+    fourier,
     inplace,
     layer,
     likeness,
@@ -64,7 +65,7 @@ def plug(op: Op) -> None:
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
-                   cuts, likeness, inplace):
+                   cuts, likeness, inplace, fourier):
         if op.name in family.FRONTS:
             op.run = family.FRONTS[op.name](op, op.run)
 
