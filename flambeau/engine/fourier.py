@@ -23,9 +23,11 @@ from .tensor import Signature, Tensor, empty, signature
 _MOST = 1 << 15
 
 
-def _planned(name: str, sig: Signature, out: Signature, sizes, dims, scale: str, forward: bool):
+def _planned(name: str, sig: Signature, out: Signature, given: tuple):
     """[(plan, signature of its result)] of a transform from one signature to another, both
-    contiguous; None where there is no code."""
+    contiguous, as the arguments of its op say; None where there is no code."""
+    sizes, dims, scale, *told = given
+    forward = told[0] if told else name == "fft_r2c"
     largest = max(sig.numel, out.numel)
     if not dims or not sig.numel or len(set(dims)) != len(dims) or (
             len(dims) > 1 and largest > _MOST) or not all(
@@ -35,15 +37,15 @@ def _planned(name: str, sig: Signature, out: Signature, sizes, dims, scale: str,
     pairs = [*zip(dims, sizes, strict=True)]
     pairs = pairs if name == "fft_c2r" else pairs[::-1]
     real, kinds, steps = out.dtype.to_real(), {True: "complex", False: "real"}, []
-    shape, given = list(sig.shape), kinds[sig.dtype.kind == "c"]
+    shape, kind = list(sig.shape), kinds[sig.dtype.kind == "c"]
     for k, (d, n) in enumerate(pairs):
         last = k == len(pairs) - 1
         made = kinds[out.dtype.kind == "c" or not last]
         taken, kept = shape[d], out.shape[d] if name != "fft_c2r" or last else n
         inner = math.prod(shape[d + 1:])
-        plan = fourier_plan(given, made, real.name, math.prod(shape[:d]) * inner, inner, n, taken,
+        plan = fourier_plan(kind, made, real.name, math.prod(shape[:d]) * inner, inner, n, taken,
                             kept, not forward, factor[scale] if last else 1.0)
-        shape[d], given = kept, made
+        shape[d], kind = kept, made
         steps.append((plan, out if last else signature(real.to_complex(), tuple(shape))))
     return steps
 
@@ -56,23 +58,16 @@ def _run(steps: list[tuple[Plan, Signature]], x: Tensor) -> Tensor:
     return x
 
 
-def _forward(op: Op, more: tuple) -> bool:
-    """Whether a transform goes from signals to spectra: one of them is told, the others know."""
-    return more[0] if more else op.name == "fft_r2c"
-
-
 def _native(name: str):
     """The routine of one of the three transforms."""
     def transform(out: Signature, bound: dict):
-        op = registry[name]
-        x, *rest = [bound[parameter] for parameter in op.names]
+        x, *given = [bound[parameter] for parameter in registry[name].names]
         real = out.dtype.to_real()
         if out.device is not CPU or real not in (dt.float32, dt.float64):
             return None
         wanted = real if name == "fft_r2c" or (
             name == "fft_c2c" and x.sig.dtype.kind != "c") else real.to_complex()
-        steps = _planned(name, signature(wanted, tuple(x.sig.shape)), out, *rest[:3],
-                         _forward(op, tuple(rest[3:])))
+        steps = _planned(name, signature(wanted, tuple(x.sig.shape)), out, tuple(given))
         return None if steps is None else _run(steps, plain_values(x, wanted))
 
     return transform
@@ -86,25 +81,24 @@ def _front(op: Op, otherwise):
     """One lookup where such a tensor was transformed before."""
     known = new_table()
 
-    def met(x: Tensor, *rest) -> Tensor:
-        sig, out = x.sig, otherwise(x, *rest)
+    def met(x: Tensor, *given) -> Tensor:
+        sig, out = x.sig, otherwise(x, *given)
         plain = sig.tag is None and sig.device is CPU and sig.contiguous and (
             sig.dtype in _KINDS[op.name])
-        known[sig, rest] = (plain and _planned(
-            op.name, sig, out.sig, *rest[:3], _forward(op, rest[3:]))) or False
+        known[sig, given] = (plain and _planned(op.name, sig, out.sig, given)) or False
         return out
 
-    def front(x, *rest, **named):
+    def front(x, *given, **named):
         if named or tracers or type(x) not in PLAIN:
-            return otherwise(x, *rest, **named)
-        steps = known.get((x.sig, rest))
+            return otherwise(x, *given, **named)
+        steps = known.get((x.sig, given))
         if steps is None:
-            return met(x, *rest)
+            return met(x, *given)
         if steps is False:
-            return otherwise(x, *rest)
+            return otherwise(x, *given)
         out = _run(steps, x)
         if x.node is not None and modes.grad:
-            record(op, dict(zip(op.names, (x, *rest), strict=True)), out)
+            record(op, dict(zip(op.names, (x, *given), strict=True)), out)
         return out
 
     front.__name__, front.__doc__ = op.name, op.doc

@@ -135,11 +135,11 @@ def _passes() -> list[Function]:
 class _Rows:
     """Some rows from and to memory, of real or complex numbers."""
 
-    def __init__(self, f: Function, given: str, made: str, memory: str):
-        self.f, self.given, self.made, self.memory = f, given, made, memory
+    def __init__(self, f: Function, words: Value, given: str, made: str, memory: str):
+        self.f, self.words, self.given, self.made, self.memory = f, words, given, made, memory
         names = "inner n taken made swapped"
-        self.inner, self.n, self.taken, self.kept, self.swapped = FOURIER.read(f, f.words, names)
-        self.scale = f.words.load("double", FOURIER.place["scale"])
+        self.inner, self.n, self.taken, self.kept, self.swapped = FOURIER.read(f, words, names)
+        self.scale = words.load("double", FOURIER.place["scale"])
 
     def transform(self, out: Value, x: Value, pairs, passes: Function, first: Value,
                   rows: int) -> None:
@@ -151,7 +151,7 @@ class _Rows:
         for k in range(rows):
             self._read(x.at(self.memory, self._start(first + k, self.taken, self.given)),
                        pairs[0], k)
-        found = f.run(passes, *pairs, self.all, f.const("i64", rows), f.words)
+        found = f.run(passes, *pairs, self.all, f.const("i64", rows), self.words)
         for k in range(rows):
             self._write(out.at(self.memory, self._start(first + k, self.kept, self.made)),
                         found, k)
@@ -197,8 +197,8 @@ def build(given: str, made: str, dtype: str) -> list[Function]:
     """fourier_<given>_<made>_<dtype>(out, x, words, work)."""
     name, memory, passes = f"fourier_{given}_{made}_{dtype}", _TYPES[dtype], _passes()
     part = Function(f"{name}_part", "ptr context, i64 begin, i64 end", local=True)
-    out, x, part.words = (part.context.load("ptr", k) for k in range(3))
-    rows = _Rows(part, given, made, memory)
+    out, x, words = (part.context.load("ptr", k) for k in range(3))
+    rows = _Rows(part, words, given, made, memory)
     pairs = [part.room("double", 2 * MOST) for _ in range(2)]
     # Rows that fit side by side; of long ones each goes alone.
     grouped = part.end - (part.end - part.begin) % LANES
