@@ -53,6 +53,7 @@ def plug(op: Op) -> None:
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
                    cuts, likeness, inplace, fourier):
         if op.name in family.FRONTS:
+            op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)
 
 
@@ -62,8 +63,11 @@ def plug(op: Op) -> None:
 def composite_front(op: Composite):
     if op.formula is None:
         body = op.body
+        op.takes_out = op.where != "nn.functional"  # torch's functions there take none
 
         def front(*args, **kwargs):
+            if kwargs and "out" in kwargs and op.takes_out:
+                return _into_out(op, args, kwargs)
             if tracers:  # most likely the next call on a known path
                 followed = tracers[-1].follow(op, args, kwargs, modes.grad)
                 if followed is not None:
@@ -78,7 +82,8 @@ def composite_front(op: Composite):
                     break
             return body(*args, **_renamed(op, kwargs)) if kwargs else body(*args)
 
-        front.__name__ = op.name
+        front.__name__ = front.__qualname__ = op.name
+        front.__doc__ = op.doc
         return called_front(op, front) if op.backward_name else front
 
     body, most = op.body, op.body.__code__.co_argcount
@@ -114,6 +119,13 @@ def composite_front(op: Composite):
         return front_with_formula
     program, slopes = op.rows
     return row_front(op, program, slopes, front_with_formula)
+
+
+def _into_out(op: Composite, args: tuple, kwargs: dict):
+    """A call with `out=`, which is None where nothing is to be written to."""
+    out = kwargs.pop("out")
+    run = op.run
+    return run(*args, **kwargs) if out is None else engine.written(op, args, kwargs, out)
 
 
 def _has_tagged(value) -> bool:
