@@ -39,7 +39,8 @@ EXTERNAL = {
 #: variables that all fronts share, each a word: @g_<name>
 GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
            "nones3", "false", "true", "nothing", "follow", "off_count", "off_ident", "special",
-           "sequence", "hooked", "forward", "with_hooks", "ours", "changed")
+           "sequence", "hooked", "forward", "with_hooks", "ours", "changed",
+           "take")
 
 
 def offsets(node: type) -> tuple[dict, dict, dict]:

@@ -110,7 +110,8 @@ def getitem(x: Tensor, index):
             return found[0]
     key = plain_key(index)
     if key is not None:
-        return _run_basic(x, key)
+        plan = _basic.get((x.sig, key))
+        return _run_basic(x, key) if plan is None else take(x, plan)
     found = _picked(x, (index,) if isinstance(index, Tensor) else index)
     if found is not None:
         return found

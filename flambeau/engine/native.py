@@ -43,9 +43,9 @@ class Fronts:
         j = bridge.jit()
         j.publish_python(EXTERNAL)
         key = cache().key(f"fronts {SOURCE} {offsets(node)}")
-        names = [*(f"f{form}" for form in FORMS), "next_sequence", "count_change", "call_module"]
-        *functions, sequence, change, self._call_module = addresses(
-            key, names, lambda: _text(node), True)
+        alone = ("next_sequence", "count_change", "take_view", "call_module")
+        *functions, sequence, self._count_change, self._take_view, self._call_module = addresses(
+            key, [*(f"f{form}" for form in FORMS), *alone], lambda: _text(node), True)
         self._functions = dict(zip(FORMS, functions, strict=True))
         self._variable = j.linker.variable
         self.used = dict.fromkeys(FORMS, 0)
@@ -63,7 +63,6 @@ class Fronts:
         self.entries = {form: self._table(f"entries_{form}", form[1])
                         for form in (*(f"m{form}" for form in FORMS), "r2")}
         self.next_sequence = self._function(sequence, "next_sequence", None, None)
-        self._count_change = change
 
     def _table(self, name: str, form: str):
         return (ctypes.c_int64 * FORMS[form]).from_address(self._variable(name))
@@ -78,6 +77,12 @@ class Fronts:
 
     def _method(self, address: int, name: str, doc):
         return _new_method(Tensor, bridge.define(name, address, _METH_FASTCALL_KEYWORDS, doc))
+
+    def view_taker(self, python):
+        """The native form of `python`, which gives the view of a tensor that a plan describes."""
+        self.word("take").value = id(python)
+        self.keep.append(python)
+        return self._function(self._take_view, python.__name__, python.__doc__, None)
 
     def change_counter(self, python, ours: dict):
         """The native form of `python`, which counts changes; `ours` says whose a file is."""

@@ -127,7 +127,7 @@ def _bound(op: View, x: Tensor, args: tuple, kwargs: dict) -> dict:
     return {name: bound[name] for name in op.names[1:]}
 
 
-def take(x: Tensor, plan) -> Tensor:
+def _take(x: Tensor, plan) -> Tensor:
     """The view of a tensor that a plan describes."""
     sig, move, back = plan
     if sig is None:
@@ -137,6 +137,9 @@ def take(x: Tensor, plan) -> Tensor:
     if modes.grad:
         record_view(x, out, back)
     return out
+
+
+take = fronts.view_taker(_take)
 
 
 def view_plan(op: View, sig: Signature, bound: dict):
