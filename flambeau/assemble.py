@@ -51,9 +51,10 @@ from .engine.eager import (
     tracers,
     tracing,  # noqa: F401
 )
+from .engine.fresh import empty
 from .engine.modes import modes
 from .engine.node import fronts  # noqa: F401  what modules are called by
-from .engine.tensor import Tensor, empty, make, signature
+from .engine.tensor import Tensor, make, signature
 from .ops.declare import Composite, Op, Pointwise, View, registry
 
 for _file in sorted(os.listdir(declarations.__path__[0])):

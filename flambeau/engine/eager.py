@@ -17,9 +17,10 @@ from ..devices.cpu.remember import TABLES, new_table
 from ..ops.declare import Pointwise, engine
 from . import number_first
 from . import pointwise as pw
+from .fresh import empty
 from .modes import modes, watchers
 from .node import attach, edge_of, fronts
-from .tensor import LEAF, Signature, Tensor, base_of, empty, forget_plans, make
+from .tensor import LEAF, Signature, Tensor, base_of, forget_plans, make
 
 NUMBERS = pw.NUMBERS
 

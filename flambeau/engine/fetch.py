@@ -18,11 +18,12 @@ from . import pointwise as pw
 from . import selection
 from .eager import NOTHING, PLAIN, new_table, tracers
 from .formula import FormulaBack, record
+from .fresh import empty
 from .join import JoinBack, known
 from .modes import modes
 from .node import accumulates, kept_values, new_node
 from .storage import checkers
-from .tensor import LEAF, Signature, Tensor, empty, make, signature
+from .tensor import LEAF, Signature, Tensor, make, signature
 from .views import Step
 
 _INDEX = (dt.int64, dt.int32)

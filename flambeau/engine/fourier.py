@@ -16,8 +16,9 @@ from ..ops.declare import Op, registry
 from .convolve import plain_values
 from .eager import PLAIN, new_table, tracers
 from .formula import record
+from .fresh import empty
 from .modes import modes
-from .tensor import Signature, Tensor, empty, signature
+from .tensor import Signature, Tensor, signature
 
 #: numbers that several dimensions may have: numpy goes through large ones in a better order
 _MOST = 1 << 15

@@ -40,7 +40,7 @@ EXTERNAL = {
 GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
            "nones3", "false", "true", "nothing", "follow", "off_count", "off_ident", "special",
            "sequence", "hooked", "forward", "with_hooks", "ours", "changed",
-           "take")
+           "take", "takers", "empty")
 
 
 def offsets(node: type) -> tuple[dict, dict, dict]:

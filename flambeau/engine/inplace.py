@@ -447,7 +447,7 @@ def detached(x: Tensor) -> Tensor:
 
 def resized(x: Tensor, shape) -> None:
     """Give a tensor another shape in place; memory grows if it must."""
-    from .tensor import empty
+    from .fresh import empty
 
     sig = signature(x.sig.dtype, tuple(shape), None, x.sig.device)
     room = x.mem.nbytes - (x.ptr - x.mem.address)

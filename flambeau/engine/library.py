@@ -15,8 +15,9 @@ from ..devices.cpu import routines
 from ..ops.declare import Op
 from .eager import engine, intercepted, new_table, same_place, tracers
 from .formula import bind, flat, record, tensors_of, wants_gradient
+from .fresh import empty
 from .storage import adopt
-from .tensor import Signature, Tensor, empty, make, signature
+from .tensor import Signature, Tensor, make, signature
 
 
 def library_front(op: Op):

@@ -11,9 +11,10 @@ from ..devices.cpu import likeness
 from ..ops.declare import Op
 from . import rows as runs
 from .eager import PLAIN, new_table, tracers
+from .fresh import empty
 from .modes import modes
 from .storage import readers
-from .tensor import Signature, Tensor, empty
+from .tensor import Signature, Tensor
 
 _KINDS = frozenset((dt.float32, dt.float64))
 

@@ -8,7 +8,8 @@ from ..devices.cpu.routines import NATIVE
 from ..ops.declare import registry
 from . import pointwise as pw
 from .eager import engine
-from .tensor import Signature, Tensor, empty, make, signature
+from .fresh import empty
+from .tensor import Signature, Tensor, make, signature
 
 
 @remembered

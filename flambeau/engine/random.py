@@ -13,10 +13,11 @@ from ..core.device import CPU, META, resolve
 from ..core.lazily import Lazily, np
 from . import convert, create, inplace
 from .eager import changed, check_writable, engine, tracers
+from .fresh import empty
 from .generator import default_generator, twister_of
 from .modes import modes
 from .node import edge_of, new_node
-from .tensor import Tensor, empty, forget_plans, make, signature
+from .tensor import Tensor, forget_plans, make, signature
 
 streams: Any = Lazily("flambeau.devices.cpu.random")
 

@@ -6,7 +6,7 @@ from ..front_parts import EXTERNAL, GLOBALS, INFERRING, offsets
 from . import FORMS
 from .binary import binary
 from .change import change
-from .common import common
+from .common import common, fresh
 from .entries import entries, ways_in
 from .place import place
 from .reduce import reduce
@@ -22,7 +22,7 @@ def module_text(node: type) -> str:
                      for form, count in FORMS.items())
     return (_names("global i64 0", f"global [{INFERRING} x i64] zeroinitializer") + tables
             + common(t, n) + unary(t, g) + binary(t, g) + view(t) + reduce(t, g) + change(t)
-            + place(t, g) + ways_in() + entries())
+            + place(t, g) + fresh(g) + ways_in() + entries())
 
 
 def ternary_text(node: type) -> str:
