@@ -12,6 +12,7 @@ from . import (
     fetch,
     fourier,
     inplace,
+    inverse,
     layer,
     likeness,
     number_first,
@@ -162,4 +163,4 @@ def _own_name(op: Op, given: str) -> str:
     return op.names[SYNONYMS[given]] if SYNONYMS.get(given, 99) < len(op.names) else given
 
 
-__all__ = ["patches", "plug", "resampling", "rows"]
+__all__ = ["inverse", "patches", "plug", "resampling", "rows"]
