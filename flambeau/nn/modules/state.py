@@ -47,8 +47,9 @@ class Stateful:
         metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
             destination._metadata[prefix[:-1]] = metadata
-        for hook in self._state_dict_pre_hooks.values():
-            hook(self, prefix, keep_vars)
+        if self._state_dict_pre_hooks:
+            for hook in self._state_dict_pre_hooks.values():
+                hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
         if MODULE in self._registered.values():
             for name, child in self._named(MODULE):
@@ -56,6 +57,12 @@ class Stateful:
                     child.state_dict(
                         destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
                     )
+        if self._state_dict_hooks:
+            destination = self._hooked_state(destination, prefix, metadata)
+        return destination
+
+    def _hooked_state(self, destination, prefix, metadata):
+        """The state after all hooks; one that is not of the public kind may replace it."""
         for hook in self._state_dict_hooks.values():
             replacement = hook(self, destination, prefix, metadata)
             if getattr(hook, "_from_public_api", False):
