@@ -23,7 +23,7 @@ def _equal(op: Op, otherwise):
     plans = new_table()
     op.takes_out = True  # it does not, and says so
 
-    def front(input, other):
+    def front(input, other) -> bool:
         try:
             code, count = plans[input.sig, other.sig]
         except (KeyError, AttributeError, TypeError):  # not met yet, no tensor, or not planned
