@@ -2129,7 +2129,7 @@ def eq(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Tensor:
 def eq_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """In-place form of `eq`."""
 
-def equal(input: Tensor, other: _Any, *, out: _Any = None) -> _bool:
+def equal(input: Tensor, other: _Any) -> _bool:
     """Whether two tensors have the same size and elements."""
 
 def erf(input: Tensor, *, out: _Any = None) -> Tensor:

@@ -51,9 +51,10 @@ from .engine.eager import (
     tracers,
     tracing,  # noqa: F401
 )
+from .engine.fresh import empty
 from .engine.modes import modes
 from .engine.node import fronts  # noqa: F401  what modules are called by
-from .engine.tensor import Tensor, empty, make, signature
+from .engine.tensor import Tensor, make, signature
 from .ops.declare import Composite, Op, Pointwise, View, registry
 
 for _file in sorted(os.listdir(declarations.__path__[0])):
@@ -154,8 +155,8 @@ def method_of(op: Op, function):
     return getattr(op, "method_form", None) or (op.run if isinstance(op, View) else function)
 
 
-def inplace_of(op: Op):
-    """The form that ends in an underscore."""
+def inplace_of(op: Op) -> tuple:
+    """The form that ends in an underscore: (method, function)."""
     name = f"{op.name}_"
     own = create.Named(name, None)  # what a trace knows this form by
     if isinstance(op, Pointwise):
@@ -192,7 +193,7 @@ def inplace_of(op: Op):
     form.__name__ = form.__qualname__ = name
     form.__doc__ = f"In-place form of `{op.name}`."
     own.run = form
-    return form
+    return inplace.pointwise_forms(op, form) if isinstance(op, Pointwise) else (form, form)
 
 
 #: public functions by dotted name, and what else lives among them
@@ -207,11 +208,11 @@ def adopt(key: str, op: Op) -> None:
     if op.method and not op.where:
         setattr(Tensor, op.method, method_of(op, functions.get(key, op.run)))
     if op.inplace and (op.method or op.function_form):
-        form = inplace_of(op)
+        method, function = inplace_of(op)
         if op.method and not op.where:
-            setattr(Tensor, form.__name__, form)
+            setattr(Tensor, method.__name__, method)
         if op.function_form:
-            functions.setdefault(f"{key}_", form)
+            functions.setdefault(f"{key}_", function)
 
 
 def install() -> None:

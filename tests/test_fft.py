@@ -95,3 +95,32 @@ def test_windows():
     assert torch.hann_window(0).shape == (0,)
     with pytest.raises(RuntimeError, match="non-negative"):
         torch.hann_window(-1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 12, 31, 32, 60, 64, 97, 128, 210, 256, 1024])
+@pytest.mark.parametrize("rows", [(), (1,), (3,), (4,), (2, 5)])
+def test_lengths_and_rows_by_machine_code(n, rows):
+    """Twice, as what was met before goes another way."""
+    rng = np.random.default_rng(n)
+    real = rng.standard_normal((*rows, n))
+    both = real + 1j * rng.standard_normal((*rows, n))
+    for name, given in (("fft", real), ("fft", both), ("ifft", both), ("rfft", real)):
+        want = getattr(np.fft, name)(given)
+        for _ in range(2):
+            found = getattr(torch.fft, name)(torch.tensor(given)).numpy()
+            assert np.abs(found - want).max() <= 1e-14 * max(1, n) ** 0.5 * np.abs(want).max()
+    for size in (2 * n, 2 * n + 1):
+        want = np.fft.irfft(both, size)
+        for _ in range(2):
+            found = torch.fft.irfft(torch.tensor(both), size).numpy()
+            assert np.abs(found - want).max() <= 1e-13
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("size", [None, 3, 8])
+def test_dimensions_cut_off_or_filled_up(dim, size):
+    x = np.random.default_rng(0).standard_normal((5, 4, 6))
+    for _ in range(2):
+        for laid in (torch.tensor(x), torch.tensor(x.T.copy()).permute(2, 1, 0)):
+            assert np.allclose(torch.fft.fft(laid, size, dim).numpy(), np.fft.fft(x, size, dim))
+            assert np.allclose(torch.fft.rfft(laid, size, dim).numpy(), np.fft.rfft(x, size, dim))

@@ -29,7 +29,7 @@ def floor(rooms: tuple[str, ...], below: tuple[str, ...]) -> dict[str, tuple[str
 # The floors of the engine; what is not named is on the highest, "flambeau.engine".
 MEMORY = engine("layout lazy modes results storage")
 TENSOR = engine("grad_mode tensor")
-NODE = engine("front_parts front_text native node")
+NODE = engine("fresh front_parts front_text native node")
 EAGER = engine("affine eager formula number_first pointwise")
 FAMILIES = engine(
     "access backward convert dlpack indexed inplace join keeping product reduce restride rows "

@@ -256,3 +256,39 @@ def test_changes_made_again_and_again():
         torch.ones(2, dtype=torch.int64).add_(torch.ones(2))
     with pytest.raises(RuntimeError, match="doesn't match the broadcast"):
         torch.ones(2).add_(torch.ones(3, 2))
+
+
+@pytest.mark.parametrize("again", range(3))
+def test_a_form_in_place_is_found_again(again):
+    """The first call plans, later ones run natively: each means the same."""
+    x, other = torch.ones(2, 3), torch.full((3,), 2.0)
+    for _ in range(3):
+        x.fill_(1).add_(other).mul_(2.0).neg_()
+        x[0].zero_()
+        x[1].copy_(other)
+    assert x.tolist() == [[0.0] * 3, [2.0] * 3]
+    assert x._version == 18
+
+
+def test_a_form_in_place_refuses_what_it_cannot_take():
+    x, leaf = torch.ones(3), torch.ones(3, requires_grad=True)
+    for _ in range(3):
+        x.add_(1).zero_()
+        for call in (lambda: x.add_(), lambda: x.zero_(1), lambda: x.fill_(), lambda: x.add_("1")):
+            with pytest.raises(TypeError):
+                call()
+        for change in (leaf.zero_, leaf[1:].zero_, lambda: leaf.copy_(x)):
+            with pytest.raises(RuntimeError, match="leaf"):
+                change()
+        with torch.no_grad():
+            leaf.add_(1).zero_()
+    assert leaf._version == 6
+
+
+def test_a_change_in_place_names_its_line():
+    kept = torch.ones(3)
+    for _ in range(2):
+        out = kept * torch.ones(3, requires_grad=True)
+        kept.add_(1)
+        with pytest.raises(RuntimeError, match=r"test_inplace_views\.py:\d+, in test_a_change"):
+            out.sum().backward()

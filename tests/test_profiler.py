@@ -145,3 +145,16 @@ def test_one_at_a_time_and_other_threads():
     assert len({event.thread for event in p.events()}) >= 1
     with pytest.raises(RuntimeError, match="nothing has been recorded"):
         profile().key_averages()
+
+
+@pytest.mark.parametrize("shapes", [False, True])
+def test_forms_in_place_are_seen(shapes):
+    x, y = torch.ones(3), torch.ones(3)
+    for _ in range(2):
+        with torch.profiler.profile(record_shapes=shapes) as seen:
+            x.zero_().fill_(1).copy_(y).add_(1)
+            x += 1
+            torch.relu_(x)
+        counts = {event.key: event.count for event in seen.key_averages()}
+        assert counts == {"aten::zero_": 1, "aten::fill_": 1, "aten::copy_": 1, "aten::add_": 2,
+                          "aten::relu_": 1}

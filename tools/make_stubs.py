@@ -99,7 +99,8 @@ ATTRIBUTES = {
     **dict.fromkeys(("T", "mT", "H", "mH", "real", "imag"), "Tensor"),
 }  # fmt: skip
 METHODS = {
-    "backward": "None", "data_ptr": "_int", "dim": "_int", "element_size": "_int",
+    "backward": "None", "copy_": "Tensor", "data_ptr": "_int", "dim": "_int",
+    "element_size": "_int",
     "get_device": "_int", "item": ANY, "ndimension": "_int", "nelement": "_int", "numel": "_int",
     "resolve_conj": "Tensor", "resolve_neg": "Tensor", "size": ANY, "stride": ANY, "tolist": ANY,
     "type": ANY, "__getitem__": "Tensor", "__iter__": "_Iterator[Tensor]", "__float__": "_float",

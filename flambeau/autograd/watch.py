@@ -23,7 +23,8 @@ CREATING = tuple(f"flambeau.engine.{part}" for part in (
 OPERATORS = tuple("""__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__
     __floordiv__ __rfloordiv__ __mod__ __rmod__ __pow__ __rpow__ __matmul__ __rmatmul__ __and__
     __rand__ __or__ __ror__ __xor__ __rxor__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __neg__
-    __abs__ __invert__ __getitem__ __setitem__""".split())
+    __abs__ __invert__ __getitem__ __setitem__ __iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__
+    __imod__ __ipow__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__""".split())
 METHOD, FUNCTION = type(str.join), type(len)
 WALKING = {Walk.run.__code__, Walk._careful_step.__code__}
 ACCUMULATE = _Ops.accumulate.__code__
@@ -46,14 +47,16 @@ class Tables:
         for op in registry.values():
             self._add(op.run, op.name)
         for name, function in public.items():
-            if getattr(function, "__module__", None) in CREATING:
-                self._add(function, name)
-        for name, function in list(vars(Tensor).items()):
-            module = getattr(function, "__module__", None)
-            if name.endswith("_") and not name.endswith("__") and (
-                    module in CREATING or module == "flambeau.assemble"):
+            if getattr(function, "__module__", None) in CREATING or (
+                    _in_place(name) and type(function) is FUNCTION):
                 self._add(function, name)
         self.methods = {op.name for op in registry.values()} | {"__getitem__", "__setitem__"}
+        for name, function in filter(lambda pair: _in_place(pair[0]), vars(Tensor).items()):
+            module = getattr(function, "__module__", None)
+            if type(function) is METHOD:
+                self.methods.add(name)
+            elif module in CREATING or module == "flambeau.assemble":
+                self._add(function, name)
 
     def _add(self, function, name: str) -> None:
         code = getattr(function, "__code__", None)
@@ -63,6 +66,11 @@ class Tables:
             self.codes[code] = None  # shared: the frame says which op it serves
         else:
             self.codes[code] = name
+
+
+def _in_place(name: str) -> bool:
+    """Whether a name is that of a form that works in place."""
+    return name.endswith("_") and not name.endswith("__")
 
 
 def _served(frame) -> str | None:

@@ -12,9 +12,10 @@ from typing import Any
 from ..core.dtype import uint8
 from ..engine import backward as bw
 from ..engine.eager import engine
+from ..engine.fresh import empty
 from ..engine.node import Edge, Hooked, Node, edge_of, kept_values, new_node
 from ..engine.storage import nowhere
-from ..engine.tensor import LEAF, Signature, Tensor, empty, make, signature
+from ..engine.tensor import LEAF, Signature, Tensor, make, signature
 from .again import call, made_again
 from .epilogue import finished
 from .fuse import fused

@@ -141,6 +141,7 @@ WRITES: dict[str, tuple[int, ...]] = {
     "median_":             (1, 2, 3),
     "kthvalue_":           (1, 2, 3),
     "logcumsumexp_":       (0,),
+    "fourier_":            (0,),
     "fill_dropout":        (1, 2),
     "fill_":               (1,),
     "twister_shuffle":     (1,),

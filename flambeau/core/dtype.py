@@ -109,7 +109,8 @@ def of_numpy(given: np.dtype) -> dtype | None:
 
 def from_numpy(given: np.dtype) -> dtype:
     """The dtype that stores a numpy dtype's elements, or TypeError."""
-    found = _BY_CARRIER.get(np.dtype(given).name)
+    given = np.dtype(given)
+    found = of_numpy(given) or _BY_CARRIER.get(given.name)
     if found is None:
         supported = ", ".join(sorted(_BY_CARRIER))
         raise TypeError(

@@ -7,6 +7,8 @@ Ints = tuple[int, ...]
 
 def each(name: str, what: str, value, n: int) -> Ints:
     """One integer per dimension, from one integer or from n of them; RuntimeError otherwise."""
+    if type(value) is int:
+        return (value,) * n
     if isinstance(value, (list, tuple)):
         given = tuple(value)
     else:

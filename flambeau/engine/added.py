@@ -14,9 +14,10 @@ from ..ops.declare import Op
 from ..ops.product import product_shape
 from .eager import PLAIN, new_table
 from .formula import record
+from .fresh import empty
 from .modes import modes
 from .product import Side, real_words
-from .tensor import Signature, Tensor, empty, signature
+from .tensor import Signature, Tensor, signature
 
 _NUMBERS = (int, float, bool)
 #: op -> ranks of the two factors

@@ -15,9 +15,10 @@ from ..core import shape as sh
 from ..core.lazily import Lazily, np
 from ..ops.declare import engine, registry
 from .eager import new_table
+from .fresh import empty
 from .modes import modes
 from .node import edge_of, kept_values, new_node
-from .tensor import Signature, Tensor, empty, make, signature
+from .tensor import Signature, Tensor, make, signature
 
 kernel: Any = Lazily("flambeau.devices.cpu.attention")
 

@@ -7,10 +7,11 @@ import sys
 from ..core.device import META
 from ..core.lazily import np
 from .eager import engine, extent, lazily_traced, plainly
+from .fresh import empty
 from .modes import modes
 from .node import Node, Walk, edge_of
 from .storage import nowhere
-from .tensor import LEAF, Tensor, empty, make, signature
+from .tensor import LEAF, Tensor, make, signature
 
 
 def run_backward(tensors, gradients, retain: bool, create: bool, wanted=None):

@@ -37,7 +37,8 @@ def called_front(op: Composite, run):
             node.back = Called(node.back, label)
         return out
 
-    front.__name__ = op.name
+    front.__name__ = front.__qualname__ = op.name
+    front.__doc__ = op.doc
     return front
 
 

@@ -14,8 +14,9 @@ from ..core.device import CPU, META
 from ..core.lazily import np
 from ..devices.cpu.routines import copier, data_reader
 from .eager import engine, new_table
+from .fresh import empty
 from .storage import Storage, adopt, readers
-from .tensor import Signature, Tensor, empty, make, new, signature
+from .tensor import Signature, Tensor, make, new, signature
 
 
 class _Bytes(ctypes.c_char * sys.maxsize):  # type: ignore[misc]

@@ -18,10 +18,11 @@ from ..devices.cpu import conv_plan
 from ..ops.declare import Op, engine
 from .eager import intercepted, new_table, same_place
 from .formula import FormulaBack
+from .fresh import empty
 from .modes import modes
 from .node import kept_values, new_node
 from .storage import allocate
-from .tensor import LEAF, Signature, Tensor, empty, make, signature
+from .tensor import LEAF, Signature, Tensor, make, signature
 
 #: dtypes whose sums are in single precision
 _HALVES = (dt.float16, dt.bfloat16)

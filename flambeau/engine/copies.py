@@ -6,9 +6,10 @@ import copy
 import ctypes
 
 from ..core.device import META
+from .fresh import empty
 from .storage import allocate
 from .storages import untyped_storage
-from .tensor import LEAF, Tensor, empty, make, room_of, signature
+from .tensor import LEAF, Tensor, make, room_of, signature
 
 
 def rebuild(kind, storage, dtype, offset, size, stride, requires_grad, state=None):

@@ -14,10 +14,10 @@ from ..core.lazily import np
 from . import convert, inplace
 from . import pointwise as pw
 from .eager import Named, engine, intercepted, same_every_time, tracers
+from .fresh import empty as raw_empty
 from .modes import INFERENCE, modes
 from .storage import allocate, grow, takers
 from .tensor import LEAF, Size, Tensor, forget_plans, make, signature
-from .tensor import empty as raw_empty
 from .tensor import new as fresh
 
 #: Python's own types, which torch takes for dtypes

@@ -14,9 +14,10 @@ from . import selection
 from .access import ASKED
 from .create import filled
 from .eager import PLAIN, changed, check_writable, new_table, tracers
+from .fresh import empty
 from .modes import modes
 from .storage import checkers
-from .tensor import Signature, Tensor, empty, signature
+from .tensor import Signature, Tensor, signature
 
 _NUMBERS = frozenset((int, float, bool))
 

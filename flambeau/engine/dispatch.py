@@ -1,14 +1,7 @@
-"""The fronts of reductions, views, library ops and composites.
-
-Each is one frame with one lookup where the arguments can be a key, and otherwise the slow path.
-"""
+"""Which front an op of each kind gets, and the fronts of composites."""
 
 from __future__ import annotations
 
-from ..core import dtype as dt
-from ..core.device import META
-from ..core.lazily import np
-from ..devices.cpu import routines
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
 from . import (
     added,
@@ -17,34 +10,29 @@ from . import (
     deposit,
     entropy,
     fetch,
+    fourier,
     inplace,
+    inverse,
     layer,
     likeness,
     number_first,
     ordered,
+    patches,
     pooling,
     resampling,
     rows,
 )
 from .called import called_front
-from .eager import engine, intercepted, plug_pointwise, same_place, tracers
-from .formula import (
-    NUMPY_NAMES,
-    SYNONYMS,
-    bind,
-    flat,
-    record,
-    tensors_of,
-    wants_gradient,
-)
+from .eager import engine, intercepted, plug_pointwise, tracers
+from .formula import NUMPY_NAMES, SYNONYMS, bind, record
 from .indexed import indexed_front
 from .keeping import keeping_front
+from .library import library_front
 from .modes import modes
 from .product import FRONTS
 from .reduce import reduction_front
 from .rows import row_front
-from .storage import adopt, grow
-from .tensor import Signature, Tensor, empty, make, signature
+from .tensor import Tensor, make
 from .views import view_front
 
 
@@ -64,110 +52,10 @@ def plug(op: Op) -> None:
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
-                   cuts, likeness, inplace):
+                   cuts, likeness, inplace, fourier):
         if op.name in family.FRONTS:
+            op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)
-
-
-# -- library -------------------------------------------------------------------------------------
-
-
-def library_front(op: Op):
-    def front(*args, **kwargs):
-        found = intercepted(op, args, kwargs)
-        if found is not None:
-            return found[0]
-        bound = bind(op, args, kwargs)
-        tensors = tensors_of(op, bound)
-        for name, t in zip(op.tensor_names, tensors, strict=True):
-            check_tensor(op, name, t)
-        same_place(op, flat(tensors))
-        outs = library_call(op, bound)
-        if op.formula is not None and wants_gradient(tensors):
-            record(op, bound, outs)
-        return engine.named(op, outs) if isinstance(outs, (tuple, list)) else outs
-
-    return front
-
-
-def check_tensor(op: Op, name: str, value) -> None:
-    optional = op.body.__annotations__.get(name) == "T | None" or (
-        name in op.defaults and op.defaults[name] is None)
-    ok = isinstance(value, (Tensor, list, tuple)) or (value is None and optional)
-    if not ok:
-        position = op.names.index(name) + 1
-        raise TypeError(f"{op.said}(): argument '{name}' (position {position}) must be Tensor, not "
-                        f"{type(value).__name__}")
-
-
-def library_call(op: Op, bound: dict):
-    """Check shapes by the op's rule, then let the device compute."""
-    ruled = op.body(**{k: signature_of(v) for k, v in bound.items()})
-    first = next((t for t in flat(tensors_of(op, bound)) if isinstance(t, Tensor)), None)
-    several = isinstance(ruled, list)
-    dtype = dt.RULES[op.rule](first.sig.dtype) if first is not None else dt.default_float()
-    on_meta = first is not None and first.sig.device is META
-    if on_meta:
-        if ruled is None:
-            raise RuntimeError(f"{op.said}: the shape of the result depends on values that a meta "
-                               "tensor does not have")
-        sigs = [_ruled_signature(r, dtype, META) for r in (ruled if several else [ruled])]
-        outs = [empty(s) for s in sigs]
-        return outs if several else outs[0]
-    native = routines.NATIVE.get(op.name)
-    if native is not None and not several and ruled is not None:
-        sig = _ruled_signature(ruled, dtype, None if first is None else first.sig.device)
-        done = native(sig, bound)
-        if done is not None:
-            return done
-    routine = routines.ROUTINES[op.name]
-    arrays = {k: array_of(v) for k, v in bound.items()}
-    result = routine(**arrays)
-    if isinstance(result, (tuple, list)):
-        each: list = [_ruled_signature(r, dtype, None).dtype for r in ruled] if several else (
-            [None] * len(result))
-        return [from_array(r, w) for r, w in zip(result, each, strict=True)]
-    wanted = None if ruled is None else _ruled_signature(ruled, dtype, None).dtype
-    return from_array(result, wanted)
-
-
-def _ruled_signature(ruled, dtype, device) -> Signature:
-    if isinstance(ruled, tuple) and len(ruled) == 2 and isinstance(ruled[1], dt.dtype):
-        ruled, dtype = ruled
-    return signature(dtype, tuple(ruled), None, device or signature(dtype, ()).device)
-
-
-def signature_of(value):
-    if isinstance(value, Tensor):
-        return value.sig
-    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Tensor):
-        return [v.sig for v in value]
-    return value
-
-
-def array_of(value):
-    """A tensor's elements as numpy sees them; half types widened where numpy lacks them."""
-    if isinstance(value, Tensor):
-        return engine.to_array(value)
-    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Tensor):
-        return [engine.to_array(v) for v in value]
-    return value
-
-
-def from_array(array, wanted: dt.dtype | None) -> Tensor:
-    """A tensor over an array's own memory."""
-    array = np.asarray(array)
-    if wanted is dt.bfloat16:
-        return engine.cast(from_array(array.astype(np.float32, copy=False), dt.float32), wanted)
-    if wanted is not None and array.dtype != wanted.numpy:
-        array = array.astype(wanted.numpy)
-    array = np.require(array, requirements=["C", "W", "A"]) if array.ndim else array.copy()
-    sig = signature(dt.from_numpy(array.dtype), array.shape)
-    if sig.nbytes < 1 << 16:  # small results go to pooled memory, so that their array may go
-        out = empty(sig)
-        routines.copy_bytes(out.ptr, array)
-        return out
-    return make(sig, adopt(array.ctypes.data, array.nbytes, array))
 
 
 # -- composites ----------------------------------------------------------------------------------
@@ -176,8 +64,11 @@ def from_array(array, wanted: dt.dtype | None) -> Tensor:
 def composite_front(op: Composite):
     if op.formula is None:
         body = op.body
+        op.takes_out = op.where != "nn.functional"  # torch's functions there take none
 
         def front(*args, **kwargs):
+            if kwargs and "out" in kwargs and op.takes_out:
+                return _into_out(op, args, kwargs)
             if tracers:  # most likely the next call on a known path
                 followed = tracers[-1].follow(op, args, kwargs, modes.grad)
                 if followed is not None:
@@ -192,7 +83,8 @@ def composite_front(op: Composite):
                     break
             return body(*args, **_renamed(op, kwargs)) if kwargs else body(*args)
 
-        front.__name__ = op.name
+        front.__name__ = front.__qualname__ = op.name
+        front.__doc__ = op.doc
         return called_front(op, front) if op.backward_name else front
 
     body, most = op.body, op.body.__code__.co_argcount
@@ -230,6 +122,13 @@ def composite_front(op: Composite):
     return row_front(op, program, slopes, front_with_formula)
 
 
+def _into_out(op: Composite, args: tuple, kwargs: dict):
+    """A call with `out=`, which is None where nothing is to be written to."""
+    out = kwargs.pop("out")
+    run = op.run
+    return run(*args, **kwargs) if out is None else engine.written(op, args, kwargs, out)
+
+
 def _has_tagged(value) -> bool:
     """Whether a sequence has a traced tensor in it."""
     return any([isinstance(v, Tensor) and v.sig.tag is not None for v in value])
@@ -264,4 +163,4 @@ def _own_name(op: Op, given: str) -> str:
     return op.names[SYNONYMS[given]] if SYNONYMS.get(given, 99) < len(op.names) else given
 
 
-__all__ = ["grow", "plug", "resampling", "rows"]
+__all__ = ["inverse", "patches", "plug", "resampling", "rows"]

@@ -8,8 +8,9 @@ import enum
 from ..core import dtype as dt
 from ..core.device import CPU, META, resolve
 from .eager import engine
+from .fresh import empty
 from .storage import adopt
-from .tensor import Tensor, empty, make, signature
+from .tensor import Tensor, make, signature
 
 
 class DLDeviceType(enum.IntEnum):

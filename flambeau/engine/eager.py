@@ -17,9 +17,10 @@ from ..devices.cpu.remember import TABLES, new_table
 from ..ops.declare import Pointwise, engine
 from . import number_first
 from . import pointwise as pw
+from .fresh import empty
 from .modes import modes, watchers
 from .node import attach, edge_of, fronts
-from .tensor import LEAF, Signature, Tensor, base_of, empty, forget_plans, make
+from .tensor import LEAF, Signature, Tensor, base_of, forget_plans, make
 
 NUMBERS = pw.NUMBERS
 
@@ -176,7 +177,7 @@ def plain_call(op: Pointwise, args: tuple):
         same_place(op, args)
         if op.check is not None:
             op.check(key, {})
-        plan = pw.plan(op, key, _baked_defaults(op))
+        plan = pw.plan(op, key, baked_defaults(op))
         if not _serves_kin(op, key, plan):
             table[rest[0] if rest else first] = plan
     return execute_pointwise(op, args, plan, {})
@@ -189,7 +190,7 @@ def _slot(op, key):
     return (type(key), key) if op.baked_values else type(key)
 
 
-def _baked_defaults(op) -> tuple:
+def baked_defaults(op) -> tuple:
     return tuple((name, ("=", op.defaults.get(name))) for name in op.attributes)
 
 
@@ -479,7 +480,7 @@ class _Ours(dict):
 _ours = _Ours()
 
 
-def changed(x: Tensor) -> None:
+def _changed(x: Tensor) -> None:
     """Count a change of a tensor's bytes, and remember the place in the code that made it.
 
     Which line that is takes time to find out, and is hardly ever asked: see `_changed_message`.
@@ -492,6 +493,9 @@ def changed(x: Tensor) -> None:
             break
         frame = frame.f_back
     mem.changed = frame.f_code, frame.f_lasti
+
+
+changed = fronts.change_counter(_changed, _ours)
 
 
 # -- other protocols -----------------------------------------------------------------------------

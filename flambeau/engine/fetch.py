@@ -6,7 +6,7 @@ bounds, and runs the kernel. All else, errors among it, is left to the op's usua
 
 from __future__ import annotations
 
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 
 from ..core import dtype as dt
 from ..core import shape as sh
@@ -18,15 +18,15 @@ from . import pointwise as pw
 from . import selection
 from .eager import NOTHING, PLAIN, new_table, tracers
 from .formula import FormulaBack, record
+from .fresh import empty
 from .join import JoinBack, known
 from .modes import modes
 from .node import accumulates, kept_values, new_node
 from .storage import checkers
-from .tensor import LEAF, Signature, Tensor, empty, make, signature
+from .tensor import LEAF, Signature, Tensor, make, signature
 from .views import Step
 
 _INDEX = (dt.int64, dt.int32)
-_signature, _pointer, _node = attrgetter("sig"), attrgetter("ptr"), attrgetter("node")
 
 
 def _usable(x: Signature, index: Signature) -> bool:
@@ -202,6 +202,14 @@ def _embedding(op: Op, otherwise):
 # -- joins -----------------------------------------------------------------------------------------
 
 
+def _any_node(tensors) -> bool:
+    """Whether one of them is part of a graph; most often none is."""
+    for x in tensors:  # noqa: SIM110  a generator would cost more than all of them
+        if x.node is not None:
+            return True
+    return False
+
+
 def _join(label: str, fresh: bool):
     """The front of cat or stack."""
     def wrapped(op: Op, otherwise):
@@ -210,8 +218,7 @@ def _join(label: str, fresh: bool):
         def front(*args, out=None, **named):
             if out is not None:
                 return engine.written(op, args, named, out)
-            if named or len(args) > 2 or type(args[0]) not in (list, tuple) or (
-                    Tensor not in PLAIN):
+            if named or len(args) > 2 or type(args[0]) not in (list, tuple):
                 return otherwise(*args, **named)
             if tracers:
                 followed = tracers[-1].follow(op, args, NOTHING, modes.grad)
@@ -224,7 +231,7 @@ def _join(label: str, fresh: bool):
                     one, other = tensors
                     sigs = one.sig, other.sig
                 else:
-                    sigs = tuple(map(_signature, tensors))
+                    sigs = tuple([x.sig for x in tensors])
                 plan = known.get((sigs, args[1] if len(args) == 2 else 0, fresh))
             except (AttributeError, TypeError):
                 return otherwise(*args)
@@ -238,11 +245,11 @@ def _join(label: str, fresh: bool):
                 if pair:
                     run(start, one.ptr, other.ptr, last)
                 else:
-                    run(start, *map(_pointer, tensors), last)
+                    run(start, *[x.ptr for x in tensors], last)
             else:
                 for x, (run, last, move) in zip(tensors, steps):
                     run(start + move, x.ptr, last)
-            wanted = (one.node or other.node) if pair else any(map(_node, tensors))
+            wanted = (one.node or other.node) if pair else _any_node(tensors)
             if wanted and modes.grad and sig.dtype.kind in "fc":
                 parents = tuple([x if x.node is LEAF else x.node for x in tensors])
                 back = JoinBack(sigs, dim, fresh, [p is not None for p in parents])

@@ -13,10 +13,10 @@ from ..devices.cpu.routines import data_reader
 from . import convert, inplace
 from .create import as_dtype, filled, finish, moved
 from .eager import engine, same_every_time, tracers
+from .fresh import empty as raw_empty
 from .modes import modes
 from .storage import adopt
 from .tensor import Tensor, make, signature
-from .tensor import empty as raw_empty
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import types
 
 from .tensor import Signature, Tensor
 
@@ -15,8 +16,9 @@ def slot_offset(cls: type, name: str) -> int:
 
 TUPLE = tuple.__basicsize__    # where a tuple's items start
 WORDS = 24                     # where an array keeps the address of its contents
-VERSION_AT = 56                # in a storage, see bridge
+CHANGED_AT, VERSION_AT = 48, 56  # in a storage, see bridge
 INFERRING = 257                # words: how many threads infer, and their numbers
+FILE_AT = slot_offset(types.CodeType, "co_filename")
 
 #: functions of Python, and their types
 EXTERNAL = {
@@ -31,11 +33,14 @@ EXTERNAL = {
     "PyObject_RichCompareBool": "i32 (ptr, ptr, i32)",
     "PyObject_GetAttr": "ptr (ptr, ptr)", "PyObject_VectorcallMethod": "ptr (ptr, ptr, i64, ptr)",
     "PyEval_SaveThread": "ptr ()", "PyEval_RestoreThread": "void (ptr)",
+    "PyEval_GetFrame": "ptr ()", "PyFrame_GetBack": "ptr (ptr)", "PyFrame_GetCode": "ptr (ptr)",
+    "PyFrame_GetLasti": "i32 (ptr)",
 }
 #: variables that all fronts share, each a word: @g_<name>
 GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
            "nones3", "false", "true", "nothing", "follow", "off_count", "off_ident", "special",
-           "sequence", "hooked", "forward", "with_hooks")
+           "sequence", "hooked", "forward", "with_hooks", "ours", "changed",
+           "take", "takers", "empty")
 
 
 def offsets(node: type) -> tuple[dict, dict, dict]:

@@ -10,8 +10,9 @@ from ..ops.declare import Indexed
 from .access import Part, Program
 from .eager import PLAIN, engine, intercepted, new_table, tracers
 from .formula import bind
+from .fresh import empty
 from .pointwise import backward_name
-from .tensor import Signature, Tensor, empty, signature
+from .tensor import Signature, Tensor, signature
 from .views import recorded
 
 

@@ -21,10 +21,11 @@ from . import pointwise as pw
 from .access import ASKED, check_bounds
 from .convert import from_data, from_numpy, raw_array
 from .eager import changed, check_writable, engine, intercepted, new_table, tracers
+from .fresh import empty
 from .modes import modes
 from .node import fronts
 from .selection import Frame, Selection, put_, reading, taken, taken_again
-from .tensor import Tensor, empty, signature
+from .tensor import Tensor, signature
 from .views import MISSING, take, view_plan
 
 _plans = new_table()   # (signature, (integer,)) -> plan, which native code looks up
@@ -110,7 +111,8 @@ def getitem(x: Tensor, index):
             return found[0]
     key = plain_key(index)
     if key is not None:
-        return _run_basic(x, key)
+        plan = _basic.get((x.sig, key))
+        return _run_basic(x, key) if plan is None else take(x, plan)
     found = _picked(x, (index,) if isinstance(index, Tensor) else index)
     if found is not None:
         return found

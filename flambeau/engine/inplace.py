@@ -10,23 +10,26 @@ from __future__ import annotations
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
-from ..ops.declare import Pointwise
+from ..ops.declare import Pointwise, registry
 from .eager import (
     PLAIN,
     alias,
+    baked_defaults,
     changed,
     check_writable,
     engine,
     lazily_traced,
+    new_table,
     overlaps,
     plainly,
     pointwise_into,
     tracers,
 )
+from .front_text import ALONE, BESIDE, INSTEAD
 from .modes import modes
-from .node import attach, edge_of, kept_values, new_node
-from .pointwise import plan, split_attributes
-from .tensor import LEAF, Tensor, base_of, keep_room, make, signature
+from .node import attach, edge_of, fronts, kept_values, new_node
+from .pointwise import plan
+from .tensor import LEAF, Signature, Tensor, base_of, keep_room, make, signature
 
 
 def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor:
@@ -56,50 +59,86 @@ def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor
 
 
 def _quickly(op: Pointwise, x: Tensor, others: tuple) -> bool:
-    """Run what was run before on the same signatures, if nothing is recorded."""
-    if type(x) is not Tensor or x.mem.version < 0 or tracers:
+    """Run what was run before on the same signatures, if nothing is recorded.
+
+    Of one or two operands, native fronts do the same by the same tables: see front_text/place.py.
+    """
+    if type(x) not in PLAIN or x.mem.version < 0 or tracers:
         return False
     key: list = [x.sig]
     pointers, numbers, loose = [x.ptr, x.ptr], [], x.node is None
     for a in others:
-        if type(a) is Tensor:
+        if type(a) is float or type(a) is int:
+            key.append(type(a))
+            numbers.append(a)
+        elif isinstance(a, Tensor) and type(a) in PLAIN:
             if a.mem is x.mem and (a.ptr != x.ptr or a.sig is not x.sig):
                 return False  # they may overlap
             key.append(a.sig)
             pointers.append(a.ptr)
             loose = loose and a.node is None
-        elif type(a) is float or type(a) is int:
-            key.append(type(a))
-            numbers.append(a)
         else:
             return False
-    if (not loose or hasattr(x, "base")) and modes.grad:
+    if modes.grad and not (loose and _is_free(x)):
         return False
-    alike = tuple(key)
-    found = op.quick.get(alike)
+    table, last = _innermost(op.quick, key)
+    found = table.get(last)
     if found is None:
-        found = op.quick[alike] = _prepared(op, x, others)
-    run, more, last = found[:3]
-    if run is None:
+        found = table[last] = _prepared(op, x, others)
+    if found is UNUSUAL:
         return False
-    run(*pointers, *numbers, *more, last)
+    found[2](*pointers, *numbers, found[3])
     changed(x)
     return True
 
 
-def _prepared(op: Pointwise, x: Tensor, others: tuple) -> tuple:
-    """(code, numbers of attributes, its last argument, what must stay), or Nones of anything that
-    is not plain."""
+#: stands for a plan where the usual way has to be gone
+UNUSUAL = (None,) * 6
+
+
+def _innermost(table: dict, key: list) -> tuple:
+    """Nested tables: the one that the last part of a key is looked up in, and that part."""
+    *outer, last = key
+    for part in outer:
+        table = table.setdefault(part, {})
+    return table, last
+
+
+def _is_free(x: Tensor) -> bool:
+    """Whether what x is a view of is no part of a graph."""
+    base = base_of(x)
+    return base is None or base.node is None
+
+
+def _prepared(op: Pointwise, x: Tensor, others: tuple):
+    """The plan of an op in place, its attributes at their defaults; UNUSUAL if it is not plain."""
     args = (x, *others)
     sigs = [a.sig for a in args if isinstance(a, Tensor)]
     if op.baked_values or any(s.tag is not None or s.device is META for s in sigs):
-        return None, None, 0
+        return UNUSUAL
     operands = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
     if op.check is not None:
         op.check(operands, {})
-    keyed, numbers = split_attributes(op, {})
-    made = plan(op, operands, keyed, x.sig)
-    return made[2], numbers, made[3], made
+    return plan(op, operands, baked_defaults(op), x.sig)
+
+
+def native_forms(form, plans: dict, reads: int, implied: int | None = None,
+                 more: str = "*args, **kwargs") -> tuple:
+    """(method, function) that run natively what is in a table of plans, and `form` otherwise.
+
+    Python reads their signature from their documentation; `more` is what it has beside self.
+    """
+    name = form.__name__
+    doc = f"{name}($self, {more})\n--\n\n{form.__doc__}"
+    function, context = fronts.adopt(form, plans, "i", name, doc, reads, implied=implied)
+    return fronts.method(context, "i", name, doc) or form, function
+
+
+def pointwise_forms(op: Pointwise, form) -> tuple:
+    """The same of a pointwise op's form, where it has few operands."""
+    if len(op.operands) > 2 or op.baked_values:
+        return form, form
+    return native_forms(form, op.quick, ALONE if len(op.operands) == 1 else BESIDE)
 
 
 def _wanting(parents) -> int:
@@ -316,19 +355,40 @@ def replace_values(tensors, values) -> None:
             x.mem.changed = line
 
 
+#: plans of copies: signature of what is written, of what is read -> plan
+_copies = new_table()
+
+
 def copy_plainly(x: Tensor, source) -> bool:
-    """Copy a tensor of the same signature, if that was done before, neither is part of a graph and
-    nobody has to be asked."""
-    if (type(x) is not Tensor or type(source) is not Tensor or x.sig is not source.sig
-            or x.node is not None or source.node is not None or x.mem is source.mem
-            or x.mem.version < 0 or tracers or Tensor not in PLAIN or hasattr(x, "base")):
+    """Copy a tensor, if no step is recorded and nobody has to be asked."""
+    if (type(x) not in PLAIN or not isinstance(source, Tensor) or type(source) not in PLAIN
+            or x.mem is source.mem or x.mem.version < 0 or tracers):
         return False
-    sig = x.sig
-    plan = engine.identity.kin_plans.get(("into", sig.kin, sig.kin, ()))
-    if plan is None or sig.kin is None:
+    if modes.grad and (x.node is not None or source.node is not None or not _is_free(x)):
         return False
-    plan[2](x.ptr, source.ptr, sig.numel)
+    table = _copies.get(x.sig)
+    if table is None:
+        table = _copies[x.sig] = {}
+    found = table.get(source.sig)
+    if found is None:
+        found = table[source.sig] = _prepared_copy(x.sig, source.sig)
+    if found is UNUSUAL:
+        return False
+    found[2](x.ptr, source.ptr, found[3])
     return True
+
+
+def _prepared_copy(target: Signature, source: Signature):
+    """The plan of a copy that converts and broadcasts; UNUSUAL if it is not plain."""
+    if any([s.tag is not None or s.device is META or not s.numel for s in (target, source)]):
+        return UNUSUAL
+    sh.broadcast("copy_", target.shape, source.shape)
+    return plan(engine.identity, (source,), (), target)
+
+
+def install_copy(form) -> None:
+    """Give tensors their `copy_`, of which `form` does what is unusual."""
+    Tensor.copy_, _ = native_forms(form, _copies, INSTEAD, more="source, non_blocking=False")
 
 
 class CopyBack:
@@ -387,7 +447,7 @@ def detached(x: Tensor) -> Tensor:
 
 def resized(x: Tensor, shape) -> None:
     """Give a tensor another shape in place; memory grows if it must."""
-    from .tensor import empty
+    from .fresh import empty
 
     sig = signature(x.sig.dtype, tuple(shape), None, x.sig.device)
     room = x.mem.nbytes - (x.ptr - x.mem.address)
@@ -405,24 +465,20 @@ engine.replace_values = replace_values
 
 
 def _fill_front(op, otherwise):
-    """fill_ and zero_, with one lookup where one value was put into such a tensor before."""
+    """fill_ and zero_: the op `fill` in place, with a number that is given or implied."""
+    filling, implied = registry["fill"], 0 if op.name == "zero_" else None
     op.takes_out = True  # it does not; the usual front says so
 
     def front(x, *value, **named):
-        if named or len(value) > 1 or x.__class__ is not Tensor or tracers or Tensor not in PLAIN:
+        given = value if implied is None else (implied, *value)
+        if named or tracers or len(given) != 1 or not isinstance(x, Tensor) or not _quickly(
+                filling, x, given):
             return otherwise(x, *value, **named)
-        number = value[0] if value else 0
-        known = engine.fill_op.quick.get((x.sig, number.__class__))
-        if known is not None and known[0] is not None and x.mem.version >= 0 and (
-                (x.node is None and not hasattr(x, "base")) or not modes.grad):
-            known[0](x.ptr, x.ptr, number, *known[1], known[2])
-            changed(x)
-        elif not _quickly(engine.fill_op, x, (number,)):
-            return otherwise(x, *value)
         return x
 
-    front.__name__, front.__doc__ = op.name, op.doc
-    return front
+    front.__name__, front.__doc__ = op.method, op.doc
+    op.method_form, function = native_forms(front, filling.quick, BESIDE, implied)
+    return function
 
 
 FRONTS = {"fill_method": _fill_front, "zero_": _fill_front}

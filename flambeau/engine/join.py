@@ -11,9 +11,10 @@ from ..core.device import META
 from ..devices.cpu import strips
 from . import pointwise as pw
 from .eager import engine, new_table, same_place
+from .fresh import empty
 from .modes import modes
 from .node import edge_of, new_node
-from .tensor import Signature, Tensor, empty, signature
+from .tensor import Signature, Tensor, signature
 from .views import Step, released
 
 #: what was planned: (signatures, dimension, whether it is a fresh one) -> plan

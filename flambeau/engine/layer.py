@@ -6,11 +6,12 @@ from ..core.device import META
 from ..ops.declare import registry
 from ..ops.norm import normalised
 from .eager import PLAIN, new_table
+from .fresh import empty
 from .keeping import KeepingBack
 from .modes import modes
 from .node import new_node
 from .rows import plans
-from .tensor import LEAF, Signature, empty
+from .tensor import LEAF, Signature
 
 
 def layer_front(op, general):

@@ -8,8 +8,8 @@ from ..core.device import CPU, resolve
 from ..core.lazily import np
 from . import convert, inplace
 from .create import sizes
+from .fresh import empty as raw_empty
 from .tensor import Size, Tensor, signature
-from .tensor import empty as raw_empty
 
 
 def legacy(cls, dtype: dt.dtype, args: tuple, device=None) -> Tensor:

@@ -9,7 +9,8 @@ from ..core import dtype as dt
 from ..core.device import CPU
 from ..core.lazily import Lazily
 from .eager import engine
-from .tensor import Signature, Tensor, empty, make, signature
+from .fresh import empty
+from .tensor import Signature, Tensor, make, signature
 
 routines: Any = Lazily("flambeau.devices.cpu.ordering")
 

@@ -53,7 +53,7 @@ class Modes(threading.local):
 
     def __setattr__(self, name, value):
         own = self.__dict__
-        if own.get(name, getattr(Modes, name, own)) is value:
+        if (own[name] if name in own else getattr(Modes, name, own)) is value:
             return
         if name in _OUT_OF_THE_ORDINARY:
             for tell in watchers:

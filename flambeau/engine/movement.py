@@ -13,8 +13,9 @@ from .access import extremes
 from .convert import from_data, raw_array
 from .create import filled
 from .eager import engine, new_table
+from .fresh import empty
 from .selection import along, write, writing
-from .tensor import Signature, Tensor, empty, signature
+from .tensor import Signature, Tensor, signature
 from .views import recorded
 
 _flips = new_table()

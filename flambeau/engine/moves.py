@@ -48,6 +48,8 @@ def _read(args: tuple, named: dict):
 
 def to(self, *args, **kwargs):
     """This tensor with another dtype or device; itself if it has them already."""
+    if len(args) == 1 and not kwargs and args[0].__class__ is dt.dtype:
+        return engine.cast(self, args[0])
     where, kind, copy, form = _read(args, kwargs)
     kind = self.sig.dtype if kind is None else create.as_dtype("to", kind)
     return moved(self, kind, where, copy, form)

@@ -43,9 +43,10 @@ class Fronts:
         j = bridge.jit()
         j.publish_python(EXTERNAL)
         key = cache().key(f"fronts {SOURCE} {offsets(node)}")
-        names = [*(f"f{form}" for form in FORMS), "next_sequence", "call_module"]
-        *functions, sequence, self._call_module = addresses(key, names, lambda: _text(node), True)
-        self._functions = dict(zip(FORMS, functions, strict=True))
+        alone = ("next_sequence", "count_change", "take_view", "empty_tensor", "call_module")
+        found = addresses(key, [*(f"f{form}" for form in FORMS), *alone], lambda: _text(node), True)
+        self._functions = dict(zip(FORMS, found, strict=False))
+        self._alone = dict(zip(alone, found[len(FORMS):], strict=True))
         self._variable = j.linker.variable
         self.used = dict.fromkeys(FORMS, 0)
         self.keep: list = []
@@ -61,7 +62,8 @@ class Fronts:
         self.contexts = {form: self._table(f"contexts{form}", form) for form in FORMS}
         self.entries = {form: self._table(f"entries_{form}", form[1])
                         for form in (*(f"m{form}" for form in FORMS), "r2")}
-        self.next_sequence = self._function(sequence, "next_sequence", None, None)
+        self.next_sequence = self._function(
+            self._alone["next_sequence"], "next_sequence", None, None)
 
     def _table(self, name: str, form: str):
         return (ctypes.c_int64 * FORMS[form]).from_address(self._variable(name))
@@ -77,6 +79,25 @@ class Fronts:
     def _method(self, address: int, name: str, doc):
         return _new_method(Tensor, bridge.define(name, address, _METH_FASTCALL_KEYWORDS, doc))
 
+    def _form_of(self, native: str, python, **words):
+        """The native form of a function in Python, and what it finds in the module's variables."""
+        for name, value in words.items():
+            self.word(name).value = id(value)
+        self.keep.extend((python, words))
+        return self._function(self._alone[native], python.__name__, python.__doc__, None)
+
+    def empty_maker(self, python, takers: list):
+        """The native form of `python`, which makes tensors; `takers` are told of memory."""
+        return self._form_of("empty_tensor", python, empty=python, takers=takers)
+
+    def view_taker(self, python):
+        """The native form of `python`, which gives the view of a tensor that a plan describes."""
+        return self._form_of("take_view", python, take=python)
+
+    def change_counter(self, python, ours: dict):
+        """The native form of `python`, which counts changes; `ours` says whose a file is."""
+        return self._form_of("count_change", python, changed=python, ours=ours)
+
     def module_call(self, cls: type, with_hooks):
         """The method `__call__` of a class of modules; `with_hooks` serves those that are hooked.
 
@@ -86,18 +107,19 @@ class Fronts:
         self.keep.append(with_hooks)
         doc = f"__call__($self, /, *args, **kwargs)\n--\n\n{with_hooks.__doc__}"
         return _new_method(cls, bridge.define(
-            "__call__", self._call_module, _METH_FASTCALL_KEYWORDS, doc))
+            "__call__", self._alone["call_module"], _METH_FASTCALL_KEYWORDS, doc))
 
-    def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: bool = False,
-              kin_plans: dict | None = None, op=None):
+    def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: int = False,
+              kin_plans: dict | None = None, op=None, implied: int | None = None):
         """A function that runs natively what it can, and `front` otherwise; and its context.
 
-        A call of `op` that is traced is asked for natively before `front` is.
+        A call of `op` that is traced is asked for natively before `front` is. For what `baked`
+        and `implied` say, see the texts of the forms.
         """
         kin_plans = {} if kin_plans is None else kin_plans
         context = array("q", [id(plans), id(front), int(baked), id(kin_plans),
-                              0 if op is None else id(op)])
-        self.keep.extend((plans, front, kin_plans, op))
+                              0 if op is None else id(op), 0 if implied is None else id(implied)])
+        self.keep.extend((plans, front, kin_plans, op, implied))
         return self._function(self._functions[form], name, doc, context), context
 
     def method(self, context, form: str, name: str, doc: str):

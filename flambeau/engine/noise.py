@@ -6,9 +6,10 @@ from ..core import dtype as dt
 from ..core.device import CPU
 from . import convert
 from .eager import engine
+from .fresh import empty
 from .generator import twister_of
 from .random import fill_with, state_of, streams
-from .tensor import Tensor, empty, signature
+from .tensor import Tensor, signature
 
 
 def keep_mask(shape, keep: float, dtype: dt.dtype, generator=None) -> Tensor:

@@ -16,10 +16,11 @@ from ..core.lazily import Lazily
 from ..ops.declare import Op
 from .eager import PLAIN, engine, new_table
 from .formula import bind, record
+from .fresh import empty
 from .modes import modes
 from .results import TYPES, name_of
 from .storage import allocate
-from .tensor import Signature, Tensor, empty, make, signature
+from .tensor import Signature, Tensor, make, signature
 
 routines: Any = Lazily("flambeau.devices.cpu.ordering")
 scans: Any = Lazily("flambeau.devices.cpu.scans")

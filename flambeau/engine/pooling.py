@@ -19,9 +19,10 @@ from ..ops.declare import Op, engine, registry
 from .convolve import is_channels_last, plain_values
 from .eager import new_table
 from .formula import FormulaBack, bind, record
+from .fresh import empty
 from .modes import modes
 from .node import kept_values, new_node
-from .tensor import LEAF, Signature, Tensor, empty, signature
+from .tensor import LEAF, Signature, Tensor, signature
 
 
 def has_code(x, n: int) -> bool:

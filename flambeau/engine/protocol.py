@@ -361,7 +361,7 @@ METHODS = {
     "backward": backward, "detach_": detach_, "requires_grad_": requires_grad_,
     "retain_grad": retain_grad, "register_hook": register_hook,
     "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
-    "item": convert.item, "tolist": convert.tolist, "numpy": numpy, "copy_": copy_,
+    "item": convert.item, "tolist": convert.tolist, "numpy": numpy,
     "is_floating_point": lambda x: x.sig.dtype.kind == "f",
     "is_complex": lambda x: x.sig.dtype.kind == "c",
     "is_signed": lambda x: x.sig.dtype.is_signed,
@@ -385,6 +385,7 @@ def install() -> None:
         if callable(method) and getattr(method, "__name__", "") == "<lambda>":
             method.__name__ = name
         setattr(Tensor, name, method)
+    inplace.install_copy(copy_)
 
 
 def grad_mode() -> bool:

@@ -12,11 +12,12 @@ from ..core import dtype as dt
 from ..core.device import CPU, META, resolve
 from ..core.lazily import Lazily, np
 from . import convert, create, inplace
-from .eager import changed, check_writable, engine, tracers
+from .eager import PLAIN, changed, check_writable, engine, tracers
+from .fresh import empty
 from .generator import default_generator, twister_of
 from .modes import modes
 from .node import edge_of, new_node
-from .tensor import Tensor, empty, forget_plans, make, signature
+from .tensor import Tensor, forget_plans, make, signature
 
 streams: Any = Lazily("flambeau.devices.cpu.random")
 
@@ -91,8 +92,12 @@ forget_plans.append(_plain_fills.clear)
 
 
 def _at_once(x: Tensor, name: str, generator, *numbers: float) -> bool:
-    """Whether a tensor of floats outside of any graph was filled, its arguments being checked."""
-    if type(x) is not Tensor or x.node is not None or getattr(x, "base", None) is not None:
+    """Whether a tensor of floats outside of any graph, or where none is recorded, was filled, its
+    arguments being checked."""
+    if modes.grad or tracers:
+        if type(x) is not Tensor or x.node is not None or getattr(x, "base", None) is not None:
+            return False
+    elif type(x) not in PLAIN or x.mem.version < 0:
         return False
     run = _plain_fills[name, x.sig]
     if run is None or x.__dict__.get("_inference"):

@@ -9,9 +9,10 @@ from ..core import dtype as dt
 from ..core.lazily import Lazily
 from ..ops.declare import engine, registry
 from .eager import new_table
+from .fresh import empty
 from .modes import modes
 from .node import Edge, again, edge_of, kept_values, new_node
-from .tensor import Tensor, empty, signature
+from .tensor import Tensor, signature
 
 kernel: Any = Lazily("flambeau.devices.cpu.recurrent")
 

@@ -21,10 +21,11 @@ from ..devices.parallel import in_blocks
 from ..ops.declare import Reduction
 from .eager import engine, intercepted, new_table
 from .formula import back_of, numbered_back, record
+from .fresh import empty
 from .layout import SHORT, operands_of, reduction_walk
 from .modes import modes
 from .node import fronts
-from .tensor import Signature, Tensor, empty, signature
+from .tensor import Signature, Tensor, signature
 
 scans: Any = Lazily("flambeau.devices.cpu.scans")
 

@@ -7,8 +7,9 @@ from math import prod
 from ..devices.cpu import resample_plan
 from ..devices.cpu.routines import NATIVE
 from .convolve import plain_values
+from .fresh import empty
 from .pooling import has_code
-from .tensor import Signature, empty
+from .tensor import Signature
 
 
 def _resample(sig: Signature, bound: dict):

@@ -16,11 +16,12 @@ from ..devices.cpu.compile import compile_kernel
 from ..devices.parallel import in_blocks
 from .eager import engine, new_table
 from .formula import FormulaBack
+from .fresh import empty
 from .layout import SHORT, reduction_walk
 from .modes import modes
 from .node import attach, kept_values
 from .reduce import MANY
-from .tensor import LEAF, Signature, Tensor, empty, make, signature
+from .tensor import LEAF, Signature, Tensor, make, signature
 
 plans = new_table()  # by program, dimensions, signatures and numbers
 

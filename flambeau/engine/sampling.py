@@ -10,11 +10,12 @@ from ..core.device import META
 from ..core.lazily import Lazily, np
 from . import convert, create, inplace
 from .eager import engine
+from .fresh import empty
 from .generator import twister_of
 from .modes import modes
 from .node import edge_of, kept_values, new_node
 from .random import Erased, bernoulli_, float_dtype, new_random, streams
-from .tensor import Tensor, empty, make, signature
+from .tensor import Tensor, make, signature
 
 rejection: Any = Lazily("flambeau.devices.cpu.random_rejection")
 slopes: Any = Lazily("flambeau.devices.cpu.gamma_slope")

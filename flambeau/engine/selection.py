@@ -17,10 +17,11 @@ from ..core.device import META
 from ..core.kernel import Store
 from .access import Part, Program
 from .eager import changed, check_writable, engine, new_table
+from .fresh import empty
 from .inplace import replace_history
 from .modes import modes
 from .node import edge_of, new_node
-from .tensor import Signature, Tensor, empty, signature
+from .tensor import Signature, Tensor, signature
 from .views import Step, recorded
 
 

@@ -18,9 +18,10 @@ from ..core.lazily import Lazily, np
 from ..devices.cpu import ramps
 from . import convert, create
 from .eager import same_every_time, tracers
+from .fresh import empty
 from .modes import modes
 from .settings import get_num_threads
-from .tensor import Tensor, empty, signature
+from .tensor import Tensor, signature
 
 streams: Any = Lazily("flambeau.devices.cpu.random")
 

@@ -127,16 +127,19 @@ def _bound(op: View, x: Tensor, args: tuple, kwargs: dict) -> dict:
     return {name: bound[name] for name in op.names[1:]}
 
 
-def take(x: Tensor, plan) -> Tensor:
+def _take(x: Tensor, plan) -> Tensor:
     """The view of a tensor that a plan describes."""
     sig, move, back = plan
     if sig is None:
         return back.otherwise(x)
-    out = make(sig, x.mem, x.ptr + move)
-    out.base = x
+    out = new(Tensor)  # as `make` does it, without a frame of its own
+    out.sig, out.mem, out.ptr, out.node, out.base = sig, x.mem, x.ptr + move, None, x
     if modes.grad:
         record_view(x, out, back)
     return out
+
+
+take = fronts.view_taker(_take)
 
 
 def view_plan(op: View, sig: Signature, bound: dict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ..core import dtype as dt
 from ..core import shape as sh
 from .declare import T, composite, engine, library, registry
@@ -89,11 +91,11 @@ def fft_c2r(g, x_meta, sizes, dims, scale):
 # -- arguments -----------------------------------------------------------------------------------
 
 
-def _check(name: str, x, real: bool = False) -> None:
-    if x.dtype in (dt.float16, dt.bfloat16):
-        raise RuntimeError(f"{name}: Unsupported dtype {x.dtype.name}; convert to float32 first")
-    if real and x.dtype.kind == "c":
-        raise RuntimeError(f"{name} expects a real input tensor, but got {x.dtype.name}")
+def _check(name: str, dtype: dt.dtype, real: bool = False) -> None:
+    if dtype in (dt.float16, dt.bfloat16):
+        raise RuntimeError(f"{name}: Unsupported dtype {dtype.name}; convert to float32 first")
+    if real and dtype.kind == "c":
+        raise RuntimeError(f"{name} expects a real input tensor, but got {dtype.name}")
 
 
 def _scale(name: str, table: dict, norm) -> str:
@@ -109,14 +111,18 @@ def _positive(name: str, sizes) -> None:
             raise RuntimeError(f"{name}: Invalid number of data points ({n}) specified")
 
 
-def _one(name: str, x, n, dim: int):
-    """(sizes, dims) of a transform over one dimension."""
-    if not x.dim():
+@lru_cache(maxsize=4096, typed=True)
+def _one(name: str, dtype: dt.dtype, shape, n, dim: int, norm, forward: bool, real: bool = False,
+         half: bool = False):
+    """(sizes, dims, scale) of a transform over one dimension, of real numbers only if said so;
+    `half`: what is given is half a spectrum."""
+    _check(name, dtype, real)
+    if not shape:
         raise IndexError(f"{name}: Dimension specified as {dim} but tensor has no dimensions")
-    d = sh.wrap_dim(dim, x.dim(), name)
-    size = x.shape[d] if n is None else int(n)
+    d = sh.wrap_dim(dim, len(shape), name)
+    size = (2 * (shape[d] - 1) if half else shape[d]) if n is None else int(n)
     _positive(name, (size,))
-    return (size,), (d,)
+    return (size,), (d,), _scale(name, FORWARD if forward else INVERSE, norm)
 
 
 def _several(name: str, x, s, dim, half: bool = False):
@@ -155,58 +161,46 @@ def _several(name: str, x, s, dim, half: bool = False):
 @composite(where="fft")
 def fft(input, n=None, dim=-1, norm=None):
     """The discrete Fourier transform along one dimension."""
-    _check("fft", input)
-    return fft_c2c(input, *_one("fft", input, n, dim), _scale("fft", FORWARD, norm), True)
+    return fft_c2c(input, *_one("fft", input.dtype, input.shape, n, dim, norm, True), True)
 
 
 @composite(where="fft")
 def ifft(input, n=None, dim=-1, norm=None):
     """The inverse of fft."""
-    _check("ifft", input)
-    return fft_c2c(input, *_one("ifft", input, n, dim), _scale("ifft", INVERSE, norm), False)
+    return fft_c2c(input, *_one("ifft", input.dtype, input.shape, n, dim, norm, False), False)
 
 
 @composite(where="fft")
 def rfft(input, n=None, dim=-1, norm=None):
     """The transform of real numbers: its first half, which tells the rest."""
-    _check("rfft", input, True)
-    return fft_r2c(input, *_one("rfft", input, n, dim), _scale("rfft", FORWARD, norm))
+    return fft_r2c(input, *_one("rfft", input.dtype, input.shape, n, dim, norm, True, True))
 
 
 @composite(where="fft")
 def irfft(input, n=None, dim=-1, norm=None):
     """The inverse of rfft; n says whether the result is odd."""
-    _check("irfft", input)
-    return fft_c2r(input, *_half("irfft", input, n, dim), _scale("irfft", INVERSE, norm))
-
-
-def _half(name: str, x, n, dim: int):
-    """(sizes, dims) where the given dimension is half a spectrum."""
-    if not x.dim():
-        raise IndexError(f"{name}: Dimension specified as {dim} but tensor has no dimensions")
-    d = sh.wrap_dim(dim, x.dim(), name)
-    return _one(name, x, 2 * (x.shape[d] - 1) if n is None else n, dim)
+    return fft_c2r(input, *_one("irfft", input.dtype, input.shape, n, dim, norm, False, half=True))
 
 
 @composite(where="fft")
 def hfft(input, n=None, dim=-1, norm=None):
     """The real transform of half of a signal that equals its mirrored conjugate."""
-    _check("hfft", input)
-    return fft_c2r(conjugate(input), *_half("hfft", input, n, dim), _scale("hfft", FORWARD, norm))
+    return fft_c2r(conjugate(input), *_one("hfft", input.dtype, input.shape, n, dim, norm, True,
+                                           half=True))
 
 
 @composite(where="fft")
 def ihfft(input, n=None, dim=-1, norm=None):
     """The inverse of hfft."""
-    _check("ihfft", input, True)
-    return fft_r2c(input, *_one("ihfft", input, n, dim), _scale("ihfft", INVERSE, norm)).conj()
+    return fft_r2c(input, *_one("ihfft", input.dtype, input.shape, n, dim, norm, False,
+                                True)).conj()
 
 
 # -- several dimensions ----------------------------------------------------------------------------
 
 
 def _complex_several(name, x, s, dim, norm, forward: bool):
-    _check(name, x)
+    _check(name, x.dtype)
     sizes, dims = _several(name, x, s, dim)
     scale = _scale(name, FORWARD if forward else INVERSE, norm)
     return fft_c2c(x, sizes, dims, scale, forward) if dims else engine.cast(x, complex_of(x.dtype))
@@ -233,7 +227,7 @@ def ifftn(input, s=None, dim=None, norm=None):
 @composite(where="fft")
 def rfftn(input, s=None, dim=None, norm=None):
     """fftn of real numbers: half of the last dimension."""
-    _check("rfftn", input, True)
+    _check("rfftn", input.dtype, True)
     sizes, dims = _some("rfftn", *_several("rfftn", input, s, dim))
     return fft_r2c(input, sizes, dims, _scale("rfftn", FORWARD, norm))
 
@@ -241,7 +235,7 @@ def rfftn(input, s=None, dim=None, norm=None):
 @composite(where="fft")
 def irfftn(input, s=None, dim=None, norm=None):
     """The inverse of rfftn."""
-    _check("irfftn", input)
+    _check("irfftn", input.dtype)
     sizes, dims = _some("irfftn", *_several("irfftn", input, s, dim, half=True))
     return fft_c2r(input, sizes, dims, _scale("irfftn", INVERSE, norm))
 
@@ -249,7 +243,7 @@ def irfftn(input, s=None, dim=None, norm=None):
 @composite(where="fft")
 def hfftn(input, s=None, dim=None, norm=None):
     """hfft over several dimensions, the last of which is halved."""
-    _check("hfftn", input)
+    _check("hfftn", input.dtype)
     sizes, dims = _some("hfftn", *_several("hfftn", input, s, dim, half=True))
     return fft_c2r(conjugate(input), sizes, dims, _scale("hfftn", FORWARD, norm))
 
@@ -257,7 +251,7 @@ def hfftn(input, s=None, dim=None, norm=None):
 @composite(where="fft")
 def ihfftn(input, s=None, dim=None, norm=None):
     """The inverse of hfftn."""
-    _check("ihfftn", input, True)
+    _check("ihfftn", input.dtype, True)
     sizes, dims = _some("ihfftn", *_several("ihfftn", input, s, dim))
     return fft_r2c(input, sizes, dims, _scale("ihfftn", INVERSE, norm)).conj()
 

@@ -1,13 +1,17 @@
 """The fronts themselves, as LLVM IR: one lookup, one allocation, one kernel call, one step recorded.
 
-`unary`, `binary`, `view` and `reduce` are the fronts of the four forms, and `ternary` that of
-x @ w.T + bias; around them stand the `entries`, which speak CPython's calling convention. All call
-the functions in `common`, and what several do in the same words is in `fragments`. None of it is
-read where the machine code made of it is on disk already.
+`unary`, `binary`, `view`, `reduce` and `place` are the fronts of the five forms, and `ternary` that
+of x @ w.T + bias; around them stand the `entries`, which speak CPython's calling convention. All
+call the functions in `common` and `change`, and what several do in the same words is in
+`fragments`. None of it is read where the machine code made of it is on disk already.
 """
 
 from __future__ import annotations
 
 #: how many ops of each form can have native methods: pointwise of one operand, of two, views,
-#: reductions (sums)
-FORMS = {"1": 160, "2": 96, "v": 64, "s": 48}
+#: reductions (sums), pointwise in place
+FORMS = {"1": 160, "2": 96, "v": 64, "s": 48, "i": 128}
+
+#: what a kernel that works in place reads: the tensor, that and what is beside it, or only the
+#: latter
+ALONE, BESIDE, INSTEAD = range(3)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from ..front_parts import TUPLE, WORDS
 from .fragments import (
     ATTACH,
+    LAUNCH,
+    NUMBER,
     PACKED_AT,
     READY,
     RESULT,
@@ -240,30 +242,12 @@ graph:
 
 
 def _number() -> str:
-    """The number, as the kernel takes it; one that does not fit is left to Python."""
+    """The number beside a tensor, if there is one."""
     return f"""
 number:
   %recorded = phi i1 [ false, %graph ], [ %on, %decided ]
   %value = select i1 %xt, ptr %y, ptr %x
-  switch i64 %kind, label %tensors [ i64 1, label %as_double
-                                     i64 2, label %as_int
-                                     i64 3, label %tensors ]
-as_double:
-  %double = call double @PyFloat_AsDouble(ptr %value)
-  br label %checked
-as_int:
-  %whole = call i64 @PyLong_AsSsize_t(ptr %value)
-  br label %checked
-checked:
-{phis("double %d0, i64 %i0", "as_double %double 0", "as_int 0.0 %whole")}
-  %error = call ptr @PyErr_Occurred()
-  %fine = icmp eq ptr %error, null
-  br i1 %fine, label %tensors, label %clear
-clear:
-  call void @PyErr_Clear()
-  br label %slow
-tensors:
-{phis("double %d, i64 %i", "number 0.0 0", "number 0.0 0", "checked %d0 %i0")}"""
+{NUMBER}"""
 
 
 def _run(t: dict, g: dict) -> str:
@@ -275,23 +259,7 @@ def _run(t: dict, g: dict) -> str:
 {pointer("f", "%first", t)}
 {pointer("s", "%second", t)}
 {at("%kernel", "%words", 0)}{released("%osig", g)}
-  switch i64 %kind, label %call0 [ i64 1, label %call1
-                                   i64 2, label %call2
-                                   i64 3, label %call3 ]
-call0:
-  call void %kernel(ptr %raw, ptr %fraw, ptr %sraw, i64 %last)
-  br label %ran
-call1:
-  call void %kernel(ptr %raw, ptr %fraw, double %d, i64 %last)
-  br label %ran
-call2:
-  call void %kernel(ptr %raw, ptr %fraw, i64 %i, i64 %last)
-  br label %ran
-call3:
-  call void %kernel(ptr %raw, ptr %fraw, i64 %last)
-  br label %ran
-ran:
-  call void @resume(ptr %state)
+{LAUNCH}  call void @resume(ptr %state)
   br i1 %recorded, label %step, label %done
 """
 

@@ -17,6 +17,36 @@ def common(t: dict, n: dict) -> str:
     return "\n".join(("", _ASKED, _tensors(t), _storages(t), _steps(t, n), _KEPT, _LONG, ASKING))
 
 
+def fresh(g: dict) -> str:
+    """empty(signature): a tensor over memory from its free list, unless somebody is told of it."""
+    return f"""
+define ptr @empty_tensor(ptr %self, ptr %args, i64 %n, ptr %names) {{
+  %sig = load ptr, ptr %args
+  %takers = load ptr, ptr @g_takers
+{at("%told", "%takers", 16, "i64")}
+  %unseen = icmp eq i64 %told, 0
+  br i1 %unseen, label %pooled, label %slow
+pooled:
+{at("%free", "%sig", g["free"])}
+  %none = load ptr, ptr @g_none
+  %elsewhere = icmp eq ptr %free, %none
+  br i1 %elsewhere, label %slow, label %take
+take:
+  %mem = call ptr @take(ptr %free)
+  %dry = icmp eq ptr %mem, null
+  br i1 %dry, label %slow, label %made
+made:
+{at("%address", "%mem", 16)}
+  %out = call ptr @tensor_over(ptr %sig, ptr %mem, ptr %address)
+  ret ptr %out
+slow:
+  %python = load ptr, ptr @g_empty
+  %answer = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}}
+"""
+
+
 #: plans by keys, and modes
 _ASKED = """; what a dict has under a key, or null; a key that cannot be one is found nowhere
 define internal ptr @find(ptr %dict, ptr %key) {

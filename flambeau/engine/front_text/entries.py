@@ -1,7 +1,8 @@
 """Ways in, by CPython's calling convention: functions and methods, and what they lead to.
 
-Forms of one and two operands ("1", "2") take exactly those; views and reductions ("v", "s") take a
-tensor and whatever follows it. All else is handed to the Python front as it came.
+Forms of one and two operands ("1", "2") take exactly those; views, reductions and what is done in
+place ("v", "s", "i") take a tensor and whatever follows it. All else is handed to the Python front
+as it came.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from .calls import CALLS
 from .words import at
 
 _PASSED = "ptr %args, i64 %n, ptr %names"
-_FRONT = {"v": "view", "s": "reduce"}
+_FRONT = {"v": "view", "s": "reduce", "i": "place"}
 
 
 def ways_in() -> str:
     """From arguments to fronts: each form called as a function, and as a method of a tensor."""
     return ("\n; the function forms: the first argument is the tensor\n"
-            + "".join(_function_of_rest(form) for form in "vs")
-            + "".join(_method_of_rest(form) for form in "vs") + _OTHERWISE
+            + "".join(_function_of_rest(form) for form in _FRONT)
+            + "".join(_method_of_rest(form) for form in _FRONT) + _OTHERWISE
             + _exactly("1", 1, "") + _exactly("1", 0, "_of") + _exactly("2", 2, "")
             + _exactly("2", 1, "_of") + _NEXT_SEQUENCE + CALLS)
 

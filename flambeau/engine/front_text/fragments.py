@@ -150,3 +150,45 @@ keeping:
 keep_done:
   %kept = phi ptr [ %nones, %letting ], [ %fresh, %keeping ]
 """
+
+
+#: the number %value, as a kernel of this %kind takes it; one that does not fit is left to Python.
+#: It stands in the block `number`.
+NUMBER = f"""  switch i64 %kind, label %tensors [ i64 1, label %as_double
+                                     i64 2, label %as_int
+                                     i64 3, label %tensors ]
+as_double:
+  %double = call double @PyFloat_AsDouble(ptr %value)
+  br label %checked
+as_int:
+  %whole = call i64 @PyLong_AsSsize_t(ptr %value)
+  br label %checked
+checked:
+{phis("double %d0, i64 %i0", "as_double %double 0", "as_int 0.0 %whole")}
+  %error = call ptr @PyErr_Occurred()
+  %fine = icmp eq ptr %error, null
+  br i1 %fine, label %tensors, label %clear
+clear:
+  call void @PyErr_Clear()
+  br label %slow
+tensors:
+{phis("double %d, i64 %i", "number 0.0 0", "number 0.0 0", "checked %d0 %i0")}"""
+
+#: the kernel's four forms: two tensors, a double, an integer, nothing beside a tensor
+LAUNCH = """  switch i64 %kind, label %call0 [ i64 1, label %call1
+                                   i64 2, label %call2
+                                   i64 3, label %call3 ]
+call0:
+  call void %kernel(ptr %raw, ptr %fraw, ptr %sraw, i64 %last)
+  br label %ran
+call1:
+  call void %kernel(ptr %raw, ptr %fraw, double %d, i64 %last)
+  br label %ran
+call2:
+  call void %kernel(ptr %raw, ptr %fraw, i64 %i, i64 %last)
+  br label %ran
+call3:
+  call void %kernel(ptr %raw, ptr %fraw, i64 %last)
+  br label %ran
+ran:
+"""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from ..front_parts import EXTERNAL, GLOBALS, INFERRING, offsets
 from . import FORMS
 from .binary import binary
-from .common import common
+from .change import change
+from .common import common, fresh
 from .entries import entries, ways_in
+from .place import place
 from .reduce import reduce
 from .ternary import ternary
 from .unary import unary
@@ -19,8 +21,8 @@ def module_text(node: type) -> str:
     tables = "".join(f"@contexts{form} = global [{count} x ptr] zeroinitializer\n"
                      for form, count in FORMS.items())
     return (_names("global i64 0", f"global [{INFERRING} x i64] zeroinitializer") + tables
-            + common(t, n) + unary(t, g) + binary(t, g) + view(t) + reduce(t, g) + ways_in()
-            + entries())
+            + common(t, n) + unary(t, g) + binary(t, g) + view(t) + reduce(t, g) + change(t)
+            + place(t, g) + fresh(g) + ways_in() + entries())
 
 
 def ternary_text(node: type) -> str:

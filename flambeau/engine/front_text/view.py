@@ -15,13 +15,9 @@ _MOST_VIEWS = 62
 
 def view(t: dict) -> str:
     return f"""
-define internal ptr @view(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) noinline {{
-  %plain = icmp eq ptr %names, null
-  br i1 %plain, label %typed, label %slow
-typed:
-  %ok = call i1 @is_tensor(ptr %x)
-  br i1 %ok, label %lookup, label %slow
-{_lookup(t)}
+; the view of a tensor that a plan describes; null where Python has to make it
+define internal ptr @view_planned(ptr %x, ptr %plan) {{
+{_plan(t)}
 {_modes(t)}
 {_build(t)}
 {_remember()}
@@ -29,7 +25,43 @@ typed:
 done:
   ret ptr %out
 slow:
+  ret ptr null
+}}
+
+define internal ptr @view(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) noinline {{
+  %plain = icmp eq ptr %names, null
+  br i1 %plain, label %typed, label %slow
+typed:
+  %ok = call i1 @is_tensor(ptr %x)
+  br i1 %ok, label %lookup, label %slow
+{_lookup(t)}
+planned:
+  %out = call ptr @view_planned(ptr %x, ptr %plan)
+  %made = icmp ne ptr %out, null
+  br i1 %made, label %done, label %slow
+done:
+  ret ptr %out
+slow:
   %answer = call ptr @otherwise_of(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}}
+
+; take(x, plan), for lookups in Python
+define ptr @take_view(ptr %self, ptr %args, i64 %n, ptr %names) {{
+  %x = load ptr, ptr %args
+  %second = getelementptr ptr, ptr %args, i64 1
+  %plan = load ptr, ptr %second
+  %ok = call i1 @is_tensor(ptr %x)
+  br i1 %ok, label %planned, label %slow
+planned:
+  %out = call ptr @view_planned(ptr %x, ptr %plan)
+  %made = icmp ne ptr %out, null
+  br i1 %made, label %done, label %slow
+done:
+  ret ptr %out
+slow:
+  %python = load ptr, ptr @g_take
+  %answer = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %n, ptr %names)
   ret ptr %answer
 }}
 """
@@ -39,7 +71,7 @@ def _lookup(t: dict) -> str:
     """The arguments as a tuple, and the plan."""
     return f"""
 lookup:
-{at("%sig", "%x", t["sig"])}{at("%node", "%x", t["node"])}
+{at("%sig", "%x", t["sig"])}
 {at("%strict", "%ctx", 16, "i64")}
   %any = icmp eq i64 %strict, 0
   %int = load ptr, ptr @g_int
@@ -66,7 +98,13 @@ keyed:
   call void @Py_DecRef(ptr %key)
   %known = icmp ne ptr %plan, null
   br i1 %known, label %planned, label %slow
-planned:
+"""
+
+
+def _plan(t: dict) -> str:
+    """What a plan says; one without a signature has to copy."""
+    return f"""
+{at("%node", "%x", t["node"])}
   %none = load ptr, ptr @g_none
 {at("%osig", "%plan", TUPLE)}{at("%move", "%plan", TUPLE + 8)}{at("%back", "%plan", TUPLE + 16)}
   %copies = icmp eq ptr %osig, %none

@@ -47,14 +47,22 @@ class Stateful:
         metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
             destination._metadata[prefix[:-1]] = metadata
-        for hook in self._state_dict_pre_hooks.values():
-            hook(self, prefix, keep_vars)
+        if self._state_dict_pre_hooks:
+            for hook in self._state_dict_pre_hooks.values():
+                hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
-        for name, child in self._named(MODULE):
-            if child is not None:
-                child.state_dict(
-                    destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
-                )
+        if MODULE in self._registered.values():
+            for name, child in self._named(MODULE):
+                if child is not None:
+                    child.state_dict(
+                        destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
+                    )
+        if self._state_dict_hooks:
+            destination = self._hooked_state(destination, prefix, metadata)
+        return destination
+
+    def _hooked_state(self, destination, prefix, metadata):
+        """The state after all hooks; one that is not of the public kind may replace it."""
         for hook in self._state_dict_hooks.values():
             replacement = hook(self, destination, prefix, metadata)
             if getattr(hook, "_from_public_api", False):
@@ -66,22 +74,24 @@ class Stateful:
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         """Save what this module owns itself."""
-        for name, tensor in self._own_state().items():
-            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+        if self._registered:
+            for name, tensor in self._own_state().items():
+                destination[prefix + name] = tensor if keep_vars else tensor.detach()
         if type(self).get_extra_state is not Stateful.get_extra_state:
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
 
     def _own_state(self):
         """Parameters, then persistent buffers, by name."""
         parameters, buffers, own = {}, {}, self.__dict__
-        for name, kind in self._registered.items():
-            if kind == MODULE or own[name] is None:
-                continue
+        for name, kind in own["_registered"].items():
             if kind == PARAMETER:
-                parameters[name] = own[name]
-            elif name not in self._non_persistent_buffers_set:
+                if (value := own[name]) is not None:
+                    parameters[name] = value
+            elif kind != MODULE and own[name] is not None and (
+                name not in own["_non_persistent_buffers_set"]
+            ):
                 buffers[name] = own[name]
-        return parameters | buffers
+        return parameters | buffers if buffers else parameters
 
     def get_extra_state(self):
         """Override, with `set_extra_state`, to save something that is not a tensor."""

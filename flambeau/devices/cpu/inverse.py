@@ -1,0 +1,22 @@
+"""Inverses of small matrices, by one native call: LAPACK from generated code."""
+
+from __future__ import annotations
+
+import functools
+
+from .blas import address
+from .bridge import jit
+from .foundry import machine_code
+
+#: dtypes that there is code for
+KINDS = ("float32", "float64")
+#: rows up to which one thread is enough
+MOST = 96
+
+
+@functools.cache
+def inverse(dtype: str):
+    """The callable (out, infos, x, two, pivots, n, count, work): how many had no inverse."""
+    jit().publish("flambeau_dgesv", address("dgesv_"))
+    name = f"inverse_{dtype}"
+    return machine_code("inverse", (name,), dtype)[name]

@@ -1,0 +1,160 @@
+"""The front of what changes a tensor in place: x.add_(y), x.relu_(), x.fill_(0), x.copy_(y).
+
+Plans are found by the tensor's signature, and by that or the type of what is beside it. Of the
+context, the third word says what the kernel reads (ALONE, BESIDE, INSTEAD), and the sixth what is
+beside the tensor if nothing is given: the 0 of x.zero_(). Only what records no step is done here.
+"""
+
+from __future__ import annotations
+
+from ..front_parts import VERSION_AT, WORDS
+from . import ALONE, INSTEAD
+from .fragments import LAUNCH, NUMBER, PACKED_AT, find, phis, pointer, released
+from .words import at
+
+
+def place(t: dict, g: dict) -> str:
+    return f"""
+define internal ptr @place(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) noinline {{
+  %plain = icmp eq ptr %names, null
+  %follow = load ptr, ptr @g_follow
+  %untraced = icmp eq ptr %follow, null
+  %usual = and i1 %plain, %untraced
+  br i1 %usual, label %typed, label %slow
+typed:
+  %ok = call i1 @is_tensor(ptr %x)
+  br i1 %ok, label %operands, label %slow
+{_operands()}
+{_lookup(t)}
+{_loose(t)}
+{_ready(t)}
+{_run(t, g)}
+slow:
+  %answer = call ptr @otherwise_of(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names)
+  ret ptr %answer
+}}
+"""
+
+
+def _operands() -> str:
+    """%y: what is given beside the tensor, or implied; null if it stands alone."""
+    return f"""
+operands:
+  %none = load ptr, ptr @g_none
+{at("%reads", "%ctx", 16, "i64")}{at("%implied", "%ctx", 40)}
+  %alone = icmp eq i64 %reads, {ALONE}
+  %unsaid = icmp eq ptr %implied, null
+  switch i64 %n, label %slow [ i64 0, label %nothing
+                               i64 1, label %given ]
+nothing:
+  %lacking = xor i1 %alone, %unsaid
+  br i1 %lacking, label %slow, label %lookup
+given:
+  %first = load ptr, ptr %args
+  %said = xor i1 %unsaid, true
+  %surplus = or i1 %alone, %said
+  br i1 %surplus, label %slow, label %lookup
+"""
+
+
+def _lookup(t: dict) -> str:
+    return f"""
+lookup:
+{phis("ptr %y", "nothing %implied", "given %first")}
+{at("%sig", "%x", t["sig"])}{at("%node", "%x", t["node"])}{at("%mem", "%x", t["mem"])}
+{pointer("x", "%x", t)}
+  %plans = load ptr, ptr %ctx
+{find("%found", "%plans", "%sig", "beside", "slow")}
+beside:
+  br i1 %alone, label %planned, label %kind_of
+kind_of:
+{at("%ytype", "%y", 8)}
+  %float = load ptr, ptr @g_float
+  %int = load ptr, ptr @g_int
+  %isf = icmp eq ptr %ytype, %float
+  %isi = icmp eq ptr %ytype, %int
+  %ynumber = or i1 %isf, %isi
+  br i1 %ynumber, label %by_type, label %second
+by_type:
+{find("%plan1", "%found", "%ytype", "planned", "slow")}
+second:
+  %yok = call i1 @is_tensor(ptr %y)
+  br i1 %yok, label %by_sig, label %slow
+by_sig:
+{at("%ysig", "%y", t["sig"])}{at("%ynode", "%y", t["node"])}{at("%ymem", "%y", t["mem"])}
+{pointer("y", "%y", t)}
+{find("%plan2", "%found", "%ysig", "apart", "slow")}
+apart:
+  %other_memory = icmp ne ptr %mem, %ymem
+  %same_place = icmp eq ptr %xraw, %yraw
+  %same_sig = icmp eq ptr %sig, %ysig
+  %same = and i1 %same_place, %same_sig
+  %safe = or i1 %other_memory, %same
+  br i1 %safe, label %planned, label %slow
+planned:
+{phis("ptr %plan, ptr %yn, ptr %sraw",
+      "beside %found %none null", "by_type %plan1 %none null", "apart %plan2 %ynode %yraw")}
+"""
+
+
+def _loose(t: dict) -> str:
+    """Nothing is part of a graph, not even what x is a view of; or steps are not recorded."""
+    return f"""
+  %xloose = icmp eq ptr %node, %none
+  %yloose = icmp eq ptr %yn, %none
+  %loose = and i1 %xloose, %yloose
+  br i1 %loose, label %root, label %recorded
+root:
+  %of = phi ptr [ %x, %planned ], [ %base, %further ]
+{at("%base", "%of", t["base"])}{at("%bnode", "%of", t["node"])}
+  %is_root = icmp eq ptr %base, null
+  br i1 %is_root, label %rooted, label %further
+further:
+  br label %root
+rooted:
+  %bloose = icmp eq ptr %bnode, %none
+  br i1 %bloose, label %ready, label %recorded
+recorded:
+  %record = call i64 @recording()
+  %off = icmp eq i64 %record, 0
+  br i1 %off, label %ready, label %slow
+"""
+
+
+def _ready(t: dict) -> str:
+    """The plan's machine code; what was made while inferring is left to Python."""
+    return f"""
+ready:
+{at("%version", "%mem", VERSION_AT, "i64")}
+  %inferred = icmp slt i64 %version, 0
+  br i1 %inferred, label %slow, label %packed_
+packed_:
+{at("%packed", "%plan", PACKED_AT)}
+  %unready = icmp eq ptr %packed, %none
+  br i1 %unready, label %slow, label %number
+number:
+{at("%words", "%packed", WORDS)}{at("%form", "%words", 16, "i64")}
+{at("%kernel", "%words", 0)}{at("%last", "%words", 8, "i64")}
+  %overwrites = icmp eq i64 %reads, {INSTEAD}
+  %single = or i1 %overwrites, %alone
+  %kind = select i1 %single, i64 3, i64 %form
+  %fraw = select i1 %overwrites, ptr %sraw, ptr %xraw
+  %raw = select i1 true, ptr %xraw, ptr null
+  %value = select i1 true, ptr %y, ptr null
+{NUMBER}"""
+
+
+def _run(t: dict, g: dict) -> str:
+    return f"""
+{released("%sig", g)}
+{LAUNCH}
+  call void @resume(ptr %state)
+  call void @let_go(ptr %plan, ptr %state)
+  %noted = call i1 @changed(ptr %x)
+  br i1 %noted, label %done, label %failed
+done:
+  call void @Py_IncRef(ptr %x)
+  ret ptr %x
+failed:
+  ret ptr null
+"""
