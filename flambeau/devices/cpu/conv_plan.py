@@ -56,10 +56,10 @@ FEW = 2
 _SHARES = 8
 
 
-def function(element: str, part: str):
-    """The function of a part: see PARTS of the module of convolutions."""
+def function(element: str, part: str, *high: int):
+    """The function of a part, with tiles so high: see PARTS of the module of convolutions."""
     name = f"conv_{part.split()[0]}"
-    return machine_code("conv", (name,), element, part)[name]
+    return machine_code("conv", (name,), element, part, *high)[name]
 
 
 class Line(NamedTuple):
@@ -186,7 +186,7 @@ def _phase(lines, source: _Source, groups, rows, channels, weights: _Weights, ke
     koff = table(source.offsets(lines, channels))
     tables += [koff, wk]
     inner, counts = len(koff), [line.outs for line in lines]
-    together, (high, wide) = SQUARES if squares else _together(rows), tile_of(element)
+    together, (high, wide) = SQUARES if squares else _together(rows), tile_of(element, rows)
     high = together if together in (ONE, THREE) else high
     cols = source.samples * prod(counts)
     many = max(1, min(BLOCK, _SQUARES // (16 * wide * channels))) if squares else BLOCK
@@ -231,7 +231,8 @@ def _result(element, itemsize, shape, strides, axes, groups, rows, weights, kern
     found = [_phase(lines, source, groups, rows, channels, weights, kernel, out_strides, element,
                     tables, squares) for lines in product(*axes) if all(v.outs for v in lines)]
     place = {name: i for i, name in enumerate(PHASE.names)}
-    high = tile_of(element)[0] if squares else _together(rows) or tile_of(element)[0]
+    tile = tile_of(element, rows)[0]
+    high = tile if squares else _together(rows) or tile
     between = SQUARE * APART if squares else 0
     packed = max(groups * p[place["panels"]] * (
         high if p[place["near"]] else (p[place["inner"]] + 1) * high + between) for p in found)
@@ -242,8 +243,8 @@ def _result(element, itemsize, shape, strides, axes, groups, rows, weights, kern
     for phase in found:
         words += phase
     part = f"result {SQUARES if squares else _together(rows)}"
-    return Plan(function(element, part), words, tables, source.room + packed + 64, itemsize,
-                work >> 4)
+    run = function(element, part, *([tile] if high == tile else []))
+    return Plan(run, words, tables, source.room + packed + 64, itemsize, work >> 4)
 
 
 def whole(values, n: int, fill: int) -> tuple[int, ...]:
@@ -292,7 +293,7 @@ def weight_plan(element, itemsize, shape, strides, kernel, rows, options, groups
     lines = [axis[0] for axis in axes]
     koff = table(source.offsets(lines, shape[1] // groups))
     inner, counts = len(koff), [line.outs for line in lines]
-    high, wide = tile_of(element)
+    high, wide = tile_of(element, inner)
     cols, panels, direct = shape[0] * prod(counts), -(-rows // wide), rows <= FEW
     blocks = -(-inner // ROWS)
     per = -(-inner // (blocks * high)) * high
@@ -316,7 +317,7 @@ def weight_plan(element, itemsize, shape, strides, kernel, rows, options, groups
         turn_grain=max(1, _COPIES // max(1, wide * prod(counts))),
         join_grain=max(1, _COPIES // max(1, wide * inner * parts)))
     work = cols * inner * rows * groups
-    run = function(element, "weight directly" if direct else "weight")
+    run = function(element, "weight directly") if direct else function(element, "weight", high)
     return Plan(run, [*source.words, *words], [koff], total + 64, itemsize, work >> 4)
 
 
@@ -326,7 +327,7 @@ def _weight_by_squares(element, itemsize, shape, strides, axes, groups, rows) ->
     source, channels = _Source(shape, strides, seen, False), shape[1] // groups
     lines = [axis[0] for axis in seen]
     koff, counts = table(source.offsets(lines, channels)), [line.outs for line in lines]
-    high, wide = tile_of(element)
+    high, wide = tile_of(element, channels)
     panels, across = -(-rows // wide), counts[0] * counts[1]
     # Units are so many lines of squares; a round is so many units.
     many = max(n for n in range(1, across + 1)
@@ -355,8 +356,9 @@ def _weight_by_squares(element, itemsize, shape, strides, axes, groups, rows) ->
         turn_grain=max(1, _COPIES // (wide * unit * SQUARE)),
         join_grain=max(1, _COPIES // (wide * parts)))
     words += ROUND.values(unit=unit, units=units, round=most)
-    return Plan(function(element, "weight squares"), [*source.words, *words], [koff], total + 64,
-                itemsize, units * unit * SQUARE * channels * rows * groups >> 4)
+    run = function(element, "weight squares", high)
+    return Plan(run, [*source.words, *words], [koff], total + 64, itemsize,
+                units * unit * SQUARE * channels * rows * groups >> 4)
 
 
 @remembered

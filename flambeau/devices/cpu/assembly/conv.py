@@ -94,5 +94,5 @@ PARTS = {
 }  # fmt: skip
 
 
-def build(element: str, part: str) -> list[Function]:
-    return PARTS[part](lanes_of(element))
+def build(element: str, part: str, high: int | None = None) -> list[Function]:
+    return PARTS[part](lanes_of(element, high))

@@ -67,11 +67,11 @@ class Lanes:
         return vector.lane(0) + vector.lane(1)
 
 
-def lanes_of(element: str) -> Lanes:
-    """The tile of an element on this machine."""
-    rows, columns = tile_of(element)
+def lanes_of(element: str, rows: int | None = None) -> Lanes:
+    """The tile of an element on this machine, if need be of so many rows."""
+    most, columns = tile_of(element)
     width = width_of(element)
-    return Lanes(element, width, rows, columns // width)
+    return Lanes(element, width, rows or most, columns // width)
 
 
 def in_a_row(offsets: Value, count: int, step: int = 1) -> Value:

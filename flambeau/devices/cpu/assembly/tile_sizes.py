@@ -26,6 +26,18 @@ def width_of(element: str) -> int:
     return jit().bits // (8 * _BYTES[element])
 
 
-def tile_of(element: str) -> tuple[int, int]:
-    """Rows and columns of a tile, which with what it is made of fills the registers."""
-    return tile_shape().rows, 2 * width_of(element)
+def tile_of(element: str, count: int | None = None) -> tuple[int, int]:
+    """Rows and columns of a tile, which with what it is made of fills the registers.
+
+    Where there are many registers, a lower tile does as well: so many rows in all are cut into
+    those that have the least left over.
+    """
+    rows = tile_shape().rows
+    if count is not None and rows == _HIGH:
+        rows = min(_HIGH, _LOW, key=lambda high: -(-count // high) * high * _COST[high])
+    return rows, 2 * width_of(element)
+
+
+#: rows of tiles on AVX-512, and what a step of one costs beside that of the other
+_HIGH, _LOW = 12, 8
+_COST = {_HIGH: 1.0, _LOW: 1.02}
