@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .conv_words import FRAME
 from .lanes import Lanes, larger, smaller
-from .writer import Function, Value
+from .writer import Function, Value, wide
 
 
 def frame(lanes: Lanes) -> Function:
@@ -81,25 +81,31 @@ def _deal(f: Function, lanes: Lanes, row: Value, line: Value, pw: Value, w: Valu
         with f.each(0, low) as q:
             run.store(f.const(element, 0), q)
         at = line.at(element, (r - pw) * sw)
-        with f.when((step == 2) & (sw == 1) & (high - low >= lanes.width)) as pairs:
-            _every_second(f, lanes, at, run, low, high)
+        with f.when((step == 2) & (sw == 1)) as pairs:
+            _every_second(f, element, lanes.width, at, run, low, high)
         with pairs.otherwise(), f.each(low, high) as q:
             run.store(at.load(element, q * step * sw), q)
         with f.each(high, split) as q:
             run.store(f.const(element, 0), q)
 
 
-def _every_second(f: Function, lanes: Lanes, at: Value, run: Value, low: Value,
+def _every_second(f: Function, element: str, width: int, at: Value, run: Value, low: Value,
                   high: Value) -> None:
-    """A vector at a time; the last overlaps the one before, and nothing behind it is read."""
-    element, width = lanes.element, lanes.width
-    order = [*range(0, width, 2), *range(width + 1, 2 * width, 2)]
-    mask = ", ".join(f"i32 {k}" for k in order)
-    x, last = f.var("i64", low), high - width
-    with f.repeat() as loop:
-        loop.leave_if(x() >= high)
-        q = smaller(x(), last)
-        a, b = lanes.load(at, q * 2), lanes.load(at, q * 2 + width - 1)
-        mixed = f"shufflevector {a.type} {a.name}, {b.type} {b.name}, <{width} x i32> <{mask}>"
-        run.at(element, q).store(f.new(a.type, mixed))
-        x.add(width)
+    """A vector at a time; the last overlaps the one before, and nothing behind it is read. Runs
+    that are shorter than a vector are copied by shorter ones."""
+    if width == 2:
+        with f.each(low, high) as q:
+            run.store(at.load(element, q * 2), q)
+        return
+    kind = wide(element, width)
+    with f.when(high - low >= width) as long:
+        x, last = f.var("i64", low), high - width
+        with f.repeat() as loop:
+            loop.leave_if(x() >= high)
+            q = smaller(x(), last)
+            pair = [at.at(element, q * 2 + k).load(kind) for k in (0, width - 1)]
+            run.at(element, q).store(pair[0].shuffle(
+                [*range(0, width, 2), *range(width + 1, 2 * width, 2)], pair[1]))
+            x.add(width)
+    with long.otherwise():
+        _every_second(f, element, width // 2, at, run, low, high)
