@@ -336,6 +336,16 @@ def test_exp_falling_is_exp_of_what_is_not_positive(dtype):
     assert ends[:4].tolist() == [1.0, 1.0, 0.0, 0.0] and np.isnan(ends[4])
 
 
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float64], ids=lambda d: d.name)
+def test_below_is_the_normal_distribution_to_some_half_units_of_one(dtype):
+    x = sweep(dtype, (-6, 6), (-0.1, 0.1), everything=False)
+    found = compute("below", dtype, x)
+    want = each(lambda v: 0.5 * math.erfc(-v / math.sqrt(2)))(x)
+    assert np.abs(found - want).max() <= 1.5 * np.finfo(dtype.numpy).eps
+    ends = compute("below", dtype, np.array([0, 30, math.inf, -30, -math.inf], dtype.numpy))
+    assert ends.tolist() == [0.5, 1.0, 1.0, 0.0, 0.0]
+
+
 def test_every_name_is_swept():
-    swept = {*ELEMENTARY, *ADVANCED, "erfinv", "ndtri", "exp_falling"}
+    swept = {*ELEMENTARY, *ADVANCED, "below", "erfinv", "ndtri", "exp_falling"}
     assert {name for name, _ in mathlib.TABLE} == swept

@@ -46,6 +46,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Expr], Callable[..., Expr] | None]] = 
     "hypot":    (circular.hypot,                 None),
     "rsqrt":    (rsqrt,                          rsqrt),
     "erf":      (special.erf_single,             special.erf_double),
+    "below":    (special.below_single,           special.below_double),
     "erfc":     (in_double(special.erfc),        special.erfc),
     "erfcx":    (in_double(special.erfcx),       special.erfcx),
     "erfinv":   (in_double(special.erfinv),      special.erfinv),

@@ -11,7 +11,7 @@ from .arithmetic import exp
 from .declare import FLOAT, SAME, composite, engine, pointwise, registry
 from .exponential import expm1, log1p
 from .refusal import accepts, no_kernel, spoken
-from .special import erf
+from .special import share_below
 from .trigonometry import tanh
 
 FUNCTIONAL = "nn.functional"
@@ -174,7 +174,7 @@ def _check_gelu(operands, attributes) -> None:
 def gelu(x, *, approximate="none"):
     """x times the normal distribution function, or an approximation of it by tanh"""
     if approximate == "none":
-        return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
+        return x * share_below(x)
     return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 

@@ -79,6 +79,17 @@ def ndtr(g, x):
     return g * (exp(-0.5 * (x * x)) / math.sqrt(2 * math.pi))
 
 
+@pointwise(FLOAT, method=False, function_form=False, inplace=False)
+def share_below(x):
+    """The normal distribution function as a share of 1: good to a unit of 1, not of itself."""
+    return e.call("below", x)
+
+
+@share_below.gradient
+def share_below(g, x):
+    return g * (exp(-0.5 * (x * x)) / math.sqrt(2 * math.pi))
+
+
 @pointwise(FLOAT, where=SPECIAL, check=_real("ndtri"))
 def ndtri(x):
     """The inverse of the normal distribution function."""
