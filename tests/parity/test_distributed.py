@@ -124,10 +124,14 @@ def test_a_training_run_is_torchs(tmp_path):
                 "torch": ["-m", "torch.distributed.run", "--nproc-per-node", "2"]}
     results = {}
     for library, starter in starters.items():
-        done = subprocess.run(
-            [sys.executable, *starter, str(program)], capture_output=True, text=True, timeout=300,
-            cwd=ROOT, env={**os.environ, "LIBRARY": library, "OMP_NUM_THREADS": "1",
-                           "PYTHONPATH": str(ROOT)})
+        for _ in range(3):
+            done = subprocess.run(
+                [sys.executable, *starter, str(program)], capture_output=True, text=True,
+                timeout=300, cwd=ROOT, env={**os.environ, "LIBRARY": library,
+                                            "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)})
+            # A process of torch's now and then aborts when it ends, beside a busy machine.
+            if library == "flambeau" or done.returncode == 0:
+                break
         assert done.returncode == 0, done.stderr
         results[library] = done.stdout.split()
     ours, theirs = results["flambeau"], results["torch"]
