@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.devices.cpu import conv_plan
+from flambeau.devices.cpu import conv_windows
 from flambeau.nn import functional as F
 
 #: data, weights, options; the way it is computed
@@ -102,11 +102,11 @@ def test_threads_do_not_change_a_bit(case):
 
 
 def test_squares_are_used_where_they_are_said_to_be():
-    line = conv_plan.straight(8, 3, 1, 1, 1)
-    one = conv_plan.straight(1, 1, 1, 0, 1)
-    assert conv_plan._squares([one, line, line], 1, 16, 16, "float")
-    assert not conv_plan._squares([one, line, line], 1, 16, 15, "float")
-    assert not conv_plan._squares([one, line, conv_plan.straight(7, 3, 1, 1, 1)], 1, 16, 16,
+    line = conv_windows.straight(8, 3, 1, 1, 1)
+    one = conv_windows.straight(1, 1, 1, 0, 1)
+    assert conv_windows.by_squares([one, line, line], 1, 16, 16, "float")
+    assert not conv_windows.by_squares([one, line, line], 1, 16, 15, "float")
+    assert not conv_windows.by_squares([one, line, conv_windows.straight(7, 3, 1, 1, 1)], 1, 16, 16,
                                   "float")
 
 

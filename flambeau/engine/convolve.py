@@ -14,7 +14,8 @@ from ..core import formats as fm
 from ..core import shape as sh
 from ..core import spatial as sp
 from ..core.device import CPU
-from ..devices.cpu import conv_plan
+from ..devices.cpu import conv_plan, conv_weight_plan
+from ..devices.cpu.conv_windows import ELEMENTS, Plan
 from ..ops.declare import Op, engine
 from .eager import intercepted, new_table, same_place
 from .formula import FormulaBack
@@ -33,7 +34,7 @@ class _Run:
 
     __slots__ = ("address", "function", "plan", "scratch", "sig", "work")
 
-    def __init__(self, plan: conv_plan.Plan, sig: Signature):
+    def __init__(self, plan: Plan, sig: Signature):
         self.function, self.plan, self.sig = plan.function, plan, sig
         self.address, self.work, self.scratch = plan.address, plan.work, plan.bytes
 
@@ -79,7 +80,7 @@ class _Call:
         self.x, self.w, self.b, self.groups, self.transposed = x, w, b, groups, transposed
         self.options, self.given = options, x.dtype
         self.dtype = dt.float32 if x.dtype in _HALVES else x.dtype
-        self.element = conv_plan.ELEMENTS[self.dtype.name]
+        self.element = ELEMENTS[self.dtype.name]
         self.kernel = tuple(w.shape[2:])
         #: channels of a group on either side of the weights
         self.many, self.few = w.shape[0] // groups, w.shape[1]
@@ -142,7 +143,7 @@ class _Call:
         data, result = (g, x) if self.transposed else (x, g)
         found = self.to_weight
         if found is None:
-            plan = conv_plan.weight_plan(
+            plan = conv_weight_plan.weight_plan(
                 self.element, self.dtype.itemsize, tuple(data.sig.shape), data.sig.strides,
                 self.kernel, self.many, self.options, self.groups, tuple(result.sig.shape[2:]))
             sig = signature(self.dtype, tuple(self.w.shape))
@@ -153,7 +154,7 @@ class _Call:
     def bias_gradient(self, g: Tensor) -> Tensor:
         found = self.to_bias
         if found is None:
-            plan = conv_plan.sums_plan(self.element, self.dtype.itemsize, self.out)
+            plan = conv_weight_plan.sums_plan(self.element, self.dtype.itemsize, self.out)
             found = self.to_bias = _Run(plan, signature(self.dtype, self.out[1:2]))
         out = found(g.ptr)
         return out if self.given is self.dtype else engine.cast(out, self.given)
@@ -199,7 +200,7 @@ _calls = new_table()
 
 def _native(*sigs: Signature | None) -> bool:
     return all(s is None or (s.device is CPU and s.tag is None and s.numel > 0 and (
-        s.dtype.name in conv_plan.ELEMENTS or s.dtype in _HALVES)) for s in sigs)
+        s.dtype.name in ELEMENTS or s.dtype in _HALVES)) for s in sigs)
 
 
 def convolution_front(op: Op, plain):
@@ -249,8 +250,8 @@ def convolution_weight_front(op: Op, plain):
                 modes.grad and (data.node is not None or result.node is not None)):
             return plain(data, result, kernel_size, stride, padding, dilation, groups)
         sig, y = data.sig, plain_values(result, result.sig.dtype)
-        element = conv_plan.ELEMENTS[sig.dtype.name]
-        plan = conv_plan.weight_plan(
+        element = ELEMENTS[sig.dtype.name]
+        plan = conv_weight_plan.weight_plan(
             element, sig.dtype.itemsize, tuple(sig.shape), sig.strides, tuple(kernel_size),
             y.sig.shape[1] // groups, tuple(map(tuple, (stride, padding, dilation))), groups,
             tuple(y.sig.shape[2:]))

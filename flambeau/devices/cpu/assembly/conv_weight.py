@@ -97,7 +97,7 @@ def weigh(lanes: Lanes, multiply: Function, columns: Function, pack: Function) -
             place = (row / high * panels + panel) * (high * tile)
             line = weights.at(element, (group * rows + panel * tile) * inner + first_row + row)
             _put(f, lanes, sums.at(element, place), line, inner, smaller(rows - panel * tile, tile),
-                 smaller(height - row, high), count, count)
+                 smaller(height - row, high), count, f.const("i64", 0))
     f.calls("free", "void", memory)
     return f
 

@@ -105,17 +105,17 @@ def squares(lanes: Lanes, turn_panel: Function, multiply: Function, columns: Fun
     offsets = f.new("ptr", f"inttoptr i64 {koff.name} to ptr")
     channels, most = inner / SQUARE, wide * tile
     panel_size, biases = _panels(f, lanes, words, turned)
-    few = is_near != 0  # panels are turned here, some at a time
-    together = few.pick(f.const("i64", _NEAR_GROUP), _GROUP)
+    alone = is_near != 0  # panels are turned here, one at a time: it stays in the second cache
+    together = alone.pick(f.const("i64", 1), _GROUP)
     inside, outside = (f.room("i64", _MOST * tile) for _ in range(2))
     zeros, spare = f.room(element, high), f.room(element, 4 * lanes.width)
     for i in range(high):
         zeros.store(f.const(element, 0), i)
     pitch = channels * most + APART
-    memory, near = borrow(f, (pitch * SQUARE + _GROUP * SQUARE * high * tile + few.pick(
-        panel_size * _NEAR_GROUP, 0)) * lanes.bytes)
+    memory, near = borrow(f, (pitch * SQUARE + _GROUP * SQUARE * high * tile + alone.pick(
+        panel_size, 0)) * lanes.bytes)
     products, raw = near.at(element, pitch * SQUARE), f.room(element, SQUARE * lanes.width)
-    own_panels = products.at(element, _GROUP * SQUARE * high * tile)
+    own_panel = products.at(element, _GROUP * SQUARE * high * tile)
 
     def turn_data(origin: Value, tiles: Value) -> None:
         with f.each(0, tiles * lanes.vectors) as v:
@@ -154,10 +154,9 @@ def squares(lanes: Lanes, turn_panel: Function, multiply: Function, columns: Fun
         with f.each(start, last, together) as begin:
             end = smaller(begin + together, last)
             number = group * panels + begin
-            with f.when(few), f.each(0, end - begin) as p:
-                f.run(turn_panel, words, weights, number + p,
-                      own_panels.at(element, p * panel_size))
-            lefts = few.pick(own_panels, turned.at(element, number * panel_size))
+            with f.when(alone):
+                f.run(turn_panel, words, weights, number, own_panel)
+            lefts = alone.pick(own_panel, turned.at(element, number * panel_size))
             with f.each(0, tiles) as t:
                 with f.each(0, SQUARE) as k, f.each(0, end - begin) as p:
                     f.run(multiply, lefts.at(element, p * panel_size + k * (panel_size / SQUARE)),
@@ -195,9 +194,8 @@ def each_square(f: Function, lanes: Lanes, pack: Function, origin: Value, at: Va
         turned(c, [lanes.load(raw, k * lanes.width) for k in range(SQUARE)])
 
 
-#: tiles of squares in a block, at most; panels of weights that are multiplied together, of all
-#: that there are, and of those that are turned here: one stays in the second level of cache
-_MOST, _GROUP, _NEAR_GROUP = 8, 12, 1
+#: tiles of squares in a block, at most; panels of weights that are multiplied together
+_MOST, _GROUP = 8, 12
 
 
 def _put(f: Function, lanes: Lanes, found: list[Value], place: Value, target: Value, out_h: Value,
