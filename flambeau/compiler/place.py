@@ -15,8 +15,6 @@ from .tape import REPLACES, Launch, positions
 _ALIGN = 64
 #: smaller buffers always lie in the arena: there they are near each other
 HOSTED = 1 << 14
-
-
 #: of a buffer that no launch uses
 UNUSED = -1
 

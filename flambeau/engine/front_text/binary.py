@@ -69,11 +69,7 @@ x_tensor:
   %xk = icmp eq ptr %xkin, %none
   %kinless = select i1 %xk, ptr %plans, ptr %kins
   %xkey = select i1 %xk, ptr %xsig, ptr %xkin
-  %float = load ptr, ptr @g_float
-  %int = load ptr, ptr @g_int
-  %isf = icmp eq ptr %ytype, %float
-  %isi = icmp eq ptr %ytype, %int
-  %ynumber = or i1 %isf, %isi
+  %ynumber = call i1 @is_number(ptr %ytype)
   br i1 %ynumber, label %y_number, label %second_tensor
 second_tensor:
   %yok = call i1 @is_tensor(ptr %y)
@@ -152,11 +148,7 @@ def _number_first(t: dict, g: dict) -> str:
     return f"""
 x_other:
 {at("%xtype", "%x", 8)}
-  %float_ = load ptr, ptr @g_float
-  %int_ = load ptr, ptr @g_int
-  %xf = icmp eq ptr %xtype, %float_
-  %xi = icmp eq ptr %xtype, %int_
-  %xnumber = or i1 %xf, %xi
+  %xnumber = call i1 @is_number(ptr %xtype)
 {at("%baked_", "%ctx", 16, "i64")}
   %plain = icmp eq i64 %baked_, 0
   %usable = and i1 %xnumber, %plain

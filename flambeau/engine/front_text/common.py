@@ -9,7 +9,7 @@ from ...devices.cpu.bridge import GIL_THRESHOLD
 from ..front_parts import TUPLE, VERSION_AT
 from ..modes import INFERENCE
 from .asking import ASKING
-from .words import at, put
+from .words import answered, at, put
 
 
 def common(t: dict, n: dict) -> str:
@@ -40,9 +40,7 @@ made:
   %out = call ptr @tensor_over(ptr %sig, ptr %mem, ptr %address)
   ret ptr %out
 slow:
-  %python = load ptr, ptr @g_empty
-  %answer = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %n, ptr %names)
-  ret ptr %answer
+{answered("empty")}
 }}
 """
 
@@ -95,7 +93,17 @@ python:
 
 def _tensors(t: dict) -> str:
     """What is a tensor, and how one is made over a storage."""
-    return f"""define internal i1 @is_tensor(ptr %x) alwaysinline {{
+    return f"""; whether a type is that of Python's floats or integers
+define internal i1 @is_number(ptr %type) alwaysinline {{
+  %float = load ptr, ptr @g_float
+  %int = load ptr, ptr @g_int
+  %isf = icmp eq ptr %type, %float
+  %isi = icmp eq ptr %type, %int
+  %is = or i1 %isf, %isi
+  ret i1 %is
+}}
+
+define internal i1 @is_tensor(ptr %x) alwaysinline {{
 {at("%type", "%x", 8)}
   %tensor = load ptr, ptr @g_tensor
   %exact = icmp eq ptr %type, %tensor

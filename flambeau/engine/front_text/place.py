@@ -69,11 +69,7 @@ beside:
   br i1 %alone, label %planned, label %kind_of
 kind_of:
 {at("%ytype", "%y", 8)}
-  %float = load ptr, ptr @g_float
-  %int = load ptr, ptr @g_int
-  %isf = icmp eq ptr %ytype, %float
-  %isi = icmp eq ptr %ytype, %int
-  %ynumber = or i1 %isf, %isi
+  %ynumber = call i1 @is_number(ptr %ytype)
   br i1 %ynumber, label %by_type, label %second
 by_type:
 {find("%plan1", "%found", "%ytype", "planned", "slow")}

@@ -7,7 +7,7 @@ looked up: True and 1.0 equal 1, but do not index as it does.
 from __future__ import annotations
 
 from ..front_parts import TUPLE
-from .words import at, put
+from .words import answered, at, put
 
 #: a tensor with more views than this is left to Python, which forgets those that are gone
 _MOST_VIEWS = 62
@@ -35,13 +35,7 @@ typed:
   %ok = call i1 @is_tensor(ptr %x)
   br i1 %ok, label %lookup, label %slow
 {_lookup(t)}
-planned:
-  %out = call ptr @view_planned(ptr %x, ptr %plan)
-  %made = icmp ne ptr %out, null
-  br i1 %made, label %done, label %slow
-done:
-  ret ptr %out
-slow:
+{_PLANNED}slow:
   %answer = call ptr @otherwise_of(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names)
   ret ptr %answer
 }}
@@ -53,17 +47,19 @@ define ptr @take_view(ptr %self, ptr %args, i64 %n, ptr %names) {{
   %plan = load ptr, ptr %second
   %ok = call i1 @is_tensor(ptr %x)
   br i1 %ok, label %planned, label %slow
-planned:
+{_PLANNED}slow:
+{answered("take")}
+}}
+"""
+
+
+#: what a plan that was found makes
+_PLANNED = """planned:
   %out = call ptr @view_planned(ptr %x, ptr %plan)
   %made = icmp ne ptr %out, null
   br i1 %made, label %done, label %slow
 done:
   ret ptr %out
-slow:
-  %python = load ptr, ptr @g_take
-  %answer = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %n, ptr %names)
-  ret ptr %answer
-}}
 """
 
 

@@ -13,3 +13,10 @@ def put(base: str, offset: int, value: str, tag: str) -> str:
     """A value stored so many bytes into an object; the tag tells stores of one function apart."""
     return (f"  %put{tag} = getelementptr i8, ptr {base}, i64 {offset}\n"
             f"  store ptr {value}, ptr %put{tag}\n")
+
+
+def answered(name: str) -> str:
+    """The answer of the function in Python that a native one stands for, which ends with it."""
+    return (f"  %python = load ptr, ptr @g_{name}\n"
+            "  %answer = call ptr @PyObject_Vectorcall(ptr %python, ptr %args, i64 %n, ptr %names)\n"
+            "  ret ptr %answer")
