@@ -132,7 +132,8 @@ def test_a_worker_killed_from_outside():
 
 
 INTERRUPTED = """
-import time
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 from flambeau.utils.data import DataLoader, Dataset
 class Slow(Dataset):
     def __len__(self): return 1000
