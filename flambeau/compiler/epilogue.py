@@ -20,6 +20,7 @@ from ..devices.cpu.assembly.conv_words import FRAME, PHASE, RESULT
 from ..devices.cpu.matmul.block import HERE, WORDS, W, near_bytes
 from ..devices.cpu.matmul.front import product_function
 from .fuse import is_pointwise
+from .passing import is_seen, may_pass, touched
 from .tape import Launch, Place
 
 #: steps of arithmetic that take a moment; a kernel of few of them waits for memory
@@ -80,40 +81,24 @@ def finished(launches: list, results: set[int]) -> list:
     done: list = []
     made: dict[Place, int] = {}     # where an output lies -> which of `done` makes it
     users = Counter(root for step in launches for root in {p.root for _, p in step.places()})
-    touched = [_touched(step) for step in launches]
+    met = [touched(step) for step in launches]
     for number, step in enumerate(launches):
         at = _maker(step, made)
         joined = None if at is None else _joined(launches[at], step, results, users)
         if at is not None and joined is not None:
-            between = touched[at + 1:number]
-            if _may_pass(touched[at], between):
+            between = met[at + 1:number]
+            if may_pass(met[at], between):
                 done[at], step = None, joined
-            elif _may_pass(touched[number], between) and not (
-                    _is_seen(step) and any(other.effect for other in launches[at + 1:number])):
+            elif may_pass(met[number], between) and not (
+                    is_seen(step) and any(other.effect for other in launches[at + 1:number])):
                 done[at], step = joined, None
             if step is not launches[number]:
                 del made[launches[at].args[0]]
-                touched[at], touched[number] = _touched(done[at]), _touched(step)
+                met[at], met[number] = touched(done[at]), touched(step)
         if isinstance(step, Launch) and step.name in _OUTPUTS:
             made[step.args[0]] = number
         done.append(step)
     return [step for step in done if step is not None]
-
-
-def _touched(step) -> tuple[tuple, tuple]:
-    """What a step reads and writes; tuples take less than sets."""
-    return (tuple(step.reads), tuple(step.writes)) if step is not None else ((), ())
-
-
-def _may_pass(own: tuple[tuple, tuple], others: list[tuple[tuple, tuple]]) -> bool:
-    """Whether a step that reads and writes something may as well come before, or after, others."""
-    met, written = {*own[0], *own[1]}, {*own[1]}
-    return all(met.isdisjoint(writes) and written.isdisjoint(reads) for reads, writes in others)
-
-
-def _is_seen(step) -> bool:
-    """Whether what a step writes is there for others even if the program stops after it."""
-    return any(kind == "outside" for kind, _ in step.writes)
 
 
 def _maker(step, made: dict[Place, int]) -> int | None:
@@ -182,7 +167,7 @@ def _is_light(kernel: Kernel) -> bool:
 
 def _product(launch: Launch) -> Output | None:
     """The output of a product whose matrices and rows lie side by side."""
-    words = _words(launch.args[-1], WORDS)
+    words = words_at(launch.args[-1], WORDS)
     batch, m, n, size = (words[name] for name in ("batch", "m", "n", "c_size"))
     offsets = (ctypes.c_int64 * (4 * batch)).from_address(words["offsets"])[2::4]
     if (m > 1 and words["c_row"] != n * size) or offsets != [
@@ -207,10 +192,10 @@ def _is_whole(words: dict[str, int]) -> bool:
 def _convolution(launch: Launch) -> Output | None:
     """The output of a convolution whose samples, channels and lines lie side by side."""
     address = launch.args[-2]
-    words, begin = _words(address, RESULT.names), len(RESULT) + len(FRAME)
+    words, begin = words_at(address, RESULT.names), len(RESULT) + len(FRAME)
     if words["phases"] != 1:
         return None
-    phase = _words(address + 8 * begin, PHASE.names)
+    phase = words_at(address + 8 * begin, PHASE.names)
     side = phase["out_w"]  # of squares of results, or 1
     size, apart = 1, [("od", "out_d", 1), ("oh", "out_h", side), ("ow", "out_w", side)]
     samples = phase["cols"] // (phase["od"] * phase["oh"] * phase["ow"])
@@ -226,7 +211,7 @@ def _convolution(launch: Launch) -> Output | None:
                   8 * (begin + len(PHASE)), 8 * RESULT.place["finish"], False)
 
 
-def _words(address: int, names) -> dict[str, int]:
+def words_at(address: int, names) -> dict[str, int]:
     """Words in memory by their names."""
     return dict(zip(names, (ctypes.c_int64 * len(names)).from_address(address), strict=True))
 

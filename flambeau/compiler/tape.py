@@ -129,10 +129,12 @@ WRITES: dict[str, tuple[int, ...]] = {
     "attention_backward_": (0, 1, 2),
     "lstm_forward_":       (0, 1, 2, 3, 4, 5, 6),
     "gru_forward_":        (0, 1, 2, 3, 4, 5, 6),
-    "rnn_forward_":        (0, 1, 2, 3, 4, 5, 6),
+    "rnn_tanh_forward_":   (0, 1, 2, 3, 4, 5, 6),
+    "rnn_relu_forward_":   (0, 1, 2, 3, 4, 5, 6),
     "lstm_backward_":      (0, 1, 2, 3),
     "gru_backward_":       (0, 1, 2, 3),
-    "rnn_backward_":       (0, 1, 2, 3),
+    "rnn_tanh_backward_":  (0, 1, 2, 3),
+    "rnn_relu_backward_":  (0, 1, 2, 3),
     "copy_rows":           (0,),
     "transposed_copy":     (0,),
     "join_rows_":          (0,),
@@ -145,22 +147,32 @@ WRITES: dict[str, tuple[int, ...]] = {
     "fill_dropout":        (1, 2),
     "fill_":               (1,),
     "twister_shuffle":     (1,),
+    "repeats_":            (0, 1, 2, 3),
+    "expand_rows_":        (0,),
+    "fold_rows_":          (0,),
+    "add_rows_":           (0,),
 }  # fmt: skip
 
 #: of what it writes and reads that may be one memory, if nobody reads it afterwards: positions
 REPLACES: dict[str, tuple[int, ...]] = {
-    "lstm_backward_": (0, 1, 5),  # slopes of gates, and the gates
-    "gru_backward_":  (0, 5),
-    "rnn_backward_":  (0, 1, 5),
+    "lstm_backward_":     (0, 1, 5),  # slopes of gates, and the gates
+    "gru_backward_":      (0, 5),
+    "rnn_tanh_backward_": (0, 1, 5),
+    "rnn_relu_backward_": (0, 1, 5),
 }  # fmt: skip
-#: of what it writes, what it reads before: states, and forwards what the input gave to the gates
+#: of what it writes, what it reads before: states, forwards what the input gave to the gates, rows
 UPDATES: dict[str, tuple[int, ...]] = {
-    "lstm_forward_":  (0, 5, 6),
-    "gru_forward_":   (0, 5),
-    "rnn_forward_":   (0, 5),
-    "lstm_backward_": (2, 3),
-    "gru_backward_":  (2,),
-    "rnn_backward_":  (2,),
+    "lstm_forward_":      (0, 5, 6),
+    "gru_forward_":       (0, 5),
+    "rnn_tanh_forward_":  (0, 5),
+    "rnn_relu_forward_":  (0, 5),
+    "lstm_backward_":     (2, 3),
+    "gru_backward_":      (2,),
+    "rnn_tanh_backward_": (2,),
+    "rnn_relu_backward_": (2,),
+    "expand_rows_":       (0,),
+    "fold_rows_":         (0,),
+    "add_rows_":          (0,),
 }  # fmt: skip
 
 
