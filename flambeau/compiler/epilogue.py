@@ -39,7 +39,7 @@ class Output(NamedTuple):
     argument: int   # which of the routine's arguments is the address of its words
     room: int       # bytes of those words
     finish: int     # the byte of them where a function goes; the next word is what it is given
-    large: bool     # whether pieces are many elements side by side
+    patient: bool   # whether a kernel that computes much may finish it
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -114,7 +114,7 @@ def _joined(first: Launch, then: Launch, results: set[int], users: Counter) -> F
     output, place = _OUTPUTS[first.name](first), first.args[0]
     if output is None or output.elements != then.args[-1] or (
             output.elements * output.size < LEAST) or not (
-            output.large or _is_light(then.kernel)):
+            output.patient or _is_light(then.kernel)):
         return None
     if then.writes & (first.reads | first.writes - {place.root}):
         return None  # other pieces are not computed yet, and need what was there
@@ -174,7 +174,13 @@ def _product(launch: Launch) -> Output | None:
             k * m * n * size for k in range(batch)] or not _is_whole(words):
         return None
     return Output(size, batch * m * n, len(launch.args) - 1, 8 * len(WORDS), 8 * W["finish"],
-                  True)
+                  batch * m * n * size <= patience())
+
+
+def patience() -> int:
+    """Bytes of an output up to which a kernel that computes much may finish it: it gains little,
+    and loses that where panels have to come from afar again in the meantime."""
+    return 4 * near_bytes()
 
 
 def _is_whole(words: dict[str, int]) -> bool:
