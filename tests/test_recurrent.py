@@ -190,7 +190,8 @@ def test_states_before_the_first_step(kind):
     fl.manual_seed(0)
     module = make(6, 9, dtype=fl.float64, **options)
     x = fl.randn(4, 3, 6, dtype=fl.float64)
-    zeros = [fl.zeros(1, 3, 9, dtype=fl.float64, requires_grad=True) for _ in range(2 if kind == "lstm" else 1)]
+    zeros = [fl.zeros(1, 3, 9, dtype=fl.float64, requires_grad=True)
+             for _ in range(2 if kind == "lstm" else 1)]
     out, _ = module(x, tuple(zeros) if kind == "lstm" else zeros[0])
     assert fl.equal(out, module(x)[0])
     nearly, _ = module(x, tuple(z + 1e-6 for z in zeros) if kind == "lstm" else zeros[0] + 1e-6)
