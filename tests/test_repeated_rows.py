@@ -8,6 +8,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.compiler import segment
+from flambeau.compiler.rows import turned
 from flambeau.devices.cpu.repeated import routines
 
 
@@ -73,11 +74,11 @@ def test_rows_are_spread_and_added_up(dtype, count, high, width):
 class Words(nn.Module):
     """Words, and a layer over them that starts with a product."""
 
-    def __init__(self, layer: str, words: int = 60, **options):
+    def __init__(self, layer: str, words: int = 60, batch_first: bool = False, **options):
         super().__init__()
         self.embed = nn.Embedding(words, 96, **options)
         self.layer = (nn.Linear(96, 160) if layer == "Linear" else
-                      getattr(nn, layer)(96, 96, num_layers=1))
+                      getattr(nn, layer)(96, 96, batch_first=batch_first))
 
     def forward(self, x):
         found = self.layer(self.embed(x))
@@ -120,6 +121,35 @@ def test_training_on_words(layer, programs):
     batches = [*words_of(60, 60, 60, 5, 1), torch.arange(160).reshape(20, 8) % 60]
     agree(layer, batches)
     assert WHOLE in map(routines_of, programs)
+
+
+@pytest.mark.parametrize("layer", ["LSTM", "GRU"])
+@pytest.mark.parametrize("shape", [(8, 20), (20, 8), (160, 1), (1, 160), (13, 13)])
+def test_sequences_one_below_the_other(layer, shape, programs):
+    """Rows are fetched in the order in which steps are taken, not turned afterwards."""
+    agree(layer, words_of(60, 60, 60, 5, shape=shape), batch_first=True)
+    assert WHOLE in map(routines_of, programs)
+    whole = next(program for program in programs if routines_of(program) == WHOLE)
+    assert not any(found is not None and found.width > 1
+                   for found in map(turned, whole.launches))
+
+
+def test_sequences_whose_rows_are_kept(programs):
+    torch.manual_seed(0)
+    model = Words("LSTM", batch_first=True)
+
+    def step(x):
+        model.zero_grad()
+        rows = model.embed(x)
+        out = model.layer(rows)[0]
+        out.sum().backward()
+        return rows, out, model.embed.weight.grad
+
+    compiled = torch.compile(step)
+    for x in words_of(60, 60, 9, shape=(8, 20)):
+        want = [t.clone() for t in step(x)]
+        for one, other in zip(want, compiled(x), strict=True):
+            torch.testing.assert_close(other, one)
 
 
 def test_words_that_hardly_repeat(programs):

@@ -1,4 +1,4 @@
-"""Whether a step of a program may as well come before, or after, others."""
+"""What steps of a program read and write, and so which of them may change places."""
 
 from __future__ import annotations
 
@@ -17,3 +17,21 @@ def may_pass(own: tuple[tuple, tuple], others: list[tuple[tuple, tuple]]) -> boo
 def is_seen(step) -> bool:
     """Whether what a step writes is there for others even if the program stops after it."""
     return any(kind == "outside" for kind, _ in step.writes)
+
+
+class Uses:
+    """Who reads and writes what, by numbers of launches."""
+
+    def __init__(self, launches: list, results: set[int]):
+        self.launches, self.results = launches, results
+        self.touched = [touched(step) for step in launches]
+
+    def readers(self, root) -> list[int]:
+        return [k for k, (reads, _) in enumerate(self.touched) if root in reads]
+
+    def writers(self, root) -> list[int]:
+        return [k for k, (_, writes) in enumerate(self.touched) if root in writes]
+
+    def is_own(self, place) -> bool:
+        """Whether this is the beginning of a buffer that nobody sees but launches."""
+        return place.root[0] == "buffer" and place.root[1] not in self.results and not place.offset

@@ -18,96 +18,30 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from ..core import expr as ex
 from ..devices.cpu.matmul.block import WORDS
 from ..devices.cpu.matmul.front import product_function
 from ..devices.cpu.repeated import routines
 from .epilogue import words_at
-from .passing import is_seen, may_pass, touched
+from .passing import Uses, is_seen, may_pass
+from .rows import SIZES, Rows, added, fetched, turned
 from .tape import UPDATES, WRITES, Check, Launch, Place, positions
 
 #: rows, and multiply-adds of a product, from which it pays
 _ROWS, _WORK = 64, 1 << 20
-_SIZES = {"float32": 4, "float64": 8}
 
 
 def multiplied_once(launches: list, buffers: list[int], results: set[int]) -> tuple[list, list]:
     """Launches that work on distinct rows where that can be, and the buffers they need."""
     for number, step in enumerate(launches):
-        rows = _fetched(step)
+        rows = fetched(step)
         if rows is None:
             continue
-        found = _Uses(launches, rows, results).found(number)
+        found = _Search(launches, rows, results).found(number)
         if found is not None:
             launches, buffers = _rewritten(launches, buffers, found)
             return multiplied_once(launches, buffers, results)
     return launches, buffers
-
-
-class Rows(NamedTuple):
-    """Rows of a table at places of a batch: fetched from it, or added to it."""
-
-    table: Place
-    batch: Place
-    numbers: Place
-    many: int
-    width: int      # elements
-    pitch: int      # bytes from row to row of the table
-    dtype: str
-
-
-def _fetched(step) -> Rows | None:
-    """What a launch fetches, if it is whole rows by number: out = load[1](x2)."""
-    if not isinstance(step, Launch) or step.kernel is None or step.kernel.indirect != (0, 1, 0):
-        return None
-    store = _only_store(step)
-    if store is None or store.coordinates is not None or store.combine or not (
-            (store.value.head, store.value.attr) == ("load", 1) and _is_number(store.value.args)):
-        return None
-    return _rows(step, 0, 1)
-
-
-def _put(step) -> Rows | None:
-    """What a launch adds, if it is whole rows by number: out[x2] add x1."""
-    if not isinstance(step, Launch) or step.kernel is None or step.kernel.indirect != (1, 0, 0):
-        return None
-    store = _only_store(step)
-    if store is None or store.combine != "add" or not _is_number(store.coordinates) or (
-            (store.value.head, store.value.attr) != ("input", 1)):
-        return None
-    return _rows(step, 1, 0)
-
-
-def _only_store(step: Launch):
-    stages = step.kernel.stages
-    if [kind for kind, _ in stages] != ["row"] or len(stages[0][1]) != 1:
-        return None
-    return stages[0][1][0]
-
-
-def _is_number(coordinates: tuple[ex.Expr, ...] | None) -> bool:
-    """Whether the only coordinate is what the third operand holds."""
-    return coordinates is not None and len(coordinates) == 1 and (
-        (coordinates[0].head, coordinates[0].attr) == ("input", 2))
-
-
-def _rows(step: Launch, batch: int, table: int) -> Rows | None:
-    """Rows of the batch side by side, by numbers side by side."""
-    kernel, words = step.kernel, step.words
-    if kernel.kept != 2 or kernel.reduced or words is None:
-        return None
-    kinds = [operand.dtype for operand in kernel.operands]
-    if kinds[batch] is not kinds[table] or kinds[batch].name not in _SIZES or (
-            kinds[2].name != "int64"):
-        return None
-    size, (_, count, width, *strides, pitch) = kinds[batch].itemsize, words
-    steps = {batch: [width * size, size], table: [0, size], 2: [8, 0]}
-    if strides != steps[0] + steps[1] + steps[2] or pitch % size:
-        return None
-    return Rows(step.args[table], step.args[batch], step.args[2], count, width, pitch,
-                kinds[batch].name)
 
 
 # -- what becomes of them ------------------------------------------------------------------------
@@ -140,28 +74,19 @@ class Back:
         return [k for k in (self.weights, self.carried, self.added) if k is not None]
 
 
-class _Uses:
+class _Search(Uses):
     """Looks for everything that reads rows that were fetched."""
 
     def __init__(self, launches: list, rows: Rows, results: set[int]):
-        self.launches, self.rows, self.results = launches, rows, results
-        self.touched = [touched(step) for step in launches]
-
-    def readers(self, root) -> list[int]:
-        return [k for k, (reads, _) in enumerate(self.touched) if root in reads]
-
-    def writers(self, root) -> list[int]:
-        return [k for k, (_, writes) in enumerate(self.touched) if root in writes]
-
-    def is_own(self, place: Place) -> bool:
-        """Whether nobody sees a buffer but launches."""
-        return place.root[0] == "buffer" and place.root[1] not in self.results and not place.offset
+        super().__init__(launches, results)
+        self.rows = rows
 
     def found(self, fetch: int) -> Found | None:
         rows = self.rows
         high = self._bound()
         if rows.many < _ROWS or high is None or not self.is_own(rows.batch) or (
-                self.writers(rows.batch.root) != [fetch] or self.writers(rows.numbers.root)):
+                self.writers(rows.batch.root) != [fetch]
+                or any(k > fetch for k in self.writers(rows.numbers.root))):
             return None
         found = Found(rows, fetch, high)
         for k in self.readers(rows.batch.root):
@@ -176,10 +101,16 @@ class _Uses:
 
     def _bound(self) -> int | None:
         """What the numbers are known to be below, if they were found to be 0 or more."""
+        numbers = self.rows.numbers
+        for maker in self.writers(numbers.root):
+            turn = turned(self.launches[maker])
+            if turn is None or turn.target != numbers:
+                return None
+            numbers = turn.source
         for check in self.launches:
             if isinstance(check, Check) and check.low == 0:
                 (maker,) = self.writers(check.least.root)
-                if self.launches[maker].args[2] == self.rows.numbers:
+                if self.launches[maker].args[2] == numbers:
                     return check.high
         return None
 
@@ -192,7 +123,7 @@ class _Uses:
             return None
         words = words_at(step.args[-1], WORDS)
         plain = (words["batch"], words["turned"], words["c_size"]) == (
-            1, 0, _SIZES[self.rows.dtype]) and not any(
+            1, 0, SIZES[self.rows.dtype]) and not any(
             (ctypes.c_int64 * 4).from_address(words["offsets"]))
         large = words["m"] * words["n"] * words["k"] >= _WORK
         return words if plain and large and not step.args[0].offset else None
@@ -234,7 +165,7 @@ class _Uses:
         if not self.is_own(out) or self.writers(out.root) != [k]:
             return None
         readers = self.readers(out.root)
-        put = _put(self.launches[readers[0]]) if len(readers) == 1 else None
+        put = added(self.launches[readers[0]]) if len(readers) == 1 else None
         if put is None or put._replace(table=rows.table, pitch=rows.pitch) != (
                 rows._replace(batch=out)):
             return None
@@ -252,7 +183,7 @@ class _Uses:
         return True
 
 
-_PRODUCTS = {dtype: (f"product_{dtype}", f"product_{dtype}_added") for dtype in _SIZES}
+_PRODUCTS = {dtype: (f"product_{dtype}", f"product_{dtype}_added") for dtype in SIZES}
 
 
 # -- the launches instead ------------------------------------------------------------------------
@@ -275,11 +206,11 @@ def _rewritten(launches: list, buffers: list[int], found: Found) -> tuple[list, 
         done = [_launch(code.fold_rows, back.given, kinds, rows.many, back.width),
                 _sized(launches[back.weights], rows.dtype, "k", count)]
         if back.carried is not None and back.added is not None:
-            put = _put(launches[back.added])
+            put = added(launches[back.added])
             assert put is not None
             done += [_sized(launches[back.carried], rows.dtype, "m", count), _launch(
                 code.add_rows, put.table, put.batch, ids, count,
-                put.pitch // _SIZES[rows.dtype], rows.many, rows.width)]
+                put.pitch // SIZES[rows.dtype], rows.many, rows.width)]
         instead |= {k: [] for k in back.steps}
         instead[back.after] = [*instead.get(back.after, [launches[back.after]]), *done]
     return [new for k, step in enumerate(launches) for new in instead.get(k, [step])], buffers

@@ -14,6 +14,7 @@ from .fuse import fused
 from .overlap import overlapping
 from .phantom import GRAPH, traced
 from .program import Program
+from .reorder import in_order
 from .repeated import multiplied_once
 from .simplify import needed
 from .tape import Place
@@ -218,7 +219,8 @@ class Step:
         results = sorted({r.place.root[1] for _, r in kept if r.place.root[0] == "buffer"}
                          | {*saved})
         launches = needed(chain.launches[:self.end], {*results})
-        launches, buffers = multiplied_once(launches, chain.buffers, {*results})
+        launches, buffers = multiplied_once(*in_order(launches, chain.buffers, {*results}),
+                                            {*results})
         launches = finished(fused(launches, {*results}), {*results})
         program = Program(launches, buffers, chain.constants,
                           _used(chain.filled, launches, results), results, chain.keep)
