@@ -92,6 +92,14 @@ _REAL = {complex64: float32, complex128: float64}
 _COMPLEX = {float32: complex64, float64: complex128, float16: complex64, bfloat16: complex64}
 
 
+_SHORT = {d: name for name, d in ALIASES.items()}
+
+
+def short_name(given: dtype) -> str:
+    """torch's other name of a dtype (float, double, long ...), or the only one."""
+    return _SHORT.get(given, given.name)
+
+
 def by_name(name: str) -> dtype:
     return _BY_NAME[name]
 

@@ -230,7 +230,7 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     if wanted is not None and not op.typed:
         raise TypeError(f"{op.said}() got an unexpected keyword argument 'dtype'")
     if op.accepts is not None:
-        op.accepts(wanted or x.dtype)
+        op.accepts(wanted or x.dtype, wanted is not None)
     dims = dims_of(op, dim, x.rank)
     if not op.empty and any(x.shape[d] == 0 for d in dims):
         _refuse_empty(op, x, dim)

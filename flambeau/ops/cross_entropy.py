@@ -249,7 +249,7 @@ def _check_classes(name: str, input, target, weight) -> None:
         raise ValueError(f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
                          f"({target.shape[0]}).")
     if target.dtype is not dt.int64 and target.dtype is not dt.uint8:
-        raise RuntimeError(f"{name}: expected target of scalar type Long but found "
+        raise RuntimeError(f"{name}: expected target dtype to be Long or Byte, but got "
                            f"{spoken(target.dtype)}")
     if input.dtype.kind != "f":
         raise NotImplementedError(f'"{name}_out_frame" not implemented for '

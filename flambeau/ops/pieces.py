@@ -122,6 +122,9 @@ def _split_along(name: str, least: int, dim_of):
         if rank < least:
             raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, "
                                f"but got a tensor with {rank} dimensions!")
+        if isinstance(cuts, str):
+            raise TypeError(f"{name}() received an invalid combination of arguments - got (Tensor, "
+                            "str), but expected an int of sections or a tuple of ints of indices")
         d = dim_of(rank)
         if isinstance(cuts, int) and (cuts <= 0 or x.sig.shape[d] % cuts):
             raise RuntimeError(f"torch.{name} attempted to split along dimension {d}, but the size "

@@ -10,7 +10,7 @@ from .refusal import spoken
 
 def refuses(name: str, kinds: str, error: type[Exception] = NotImplementedError):
     """A check that raises for dtypes of some kinds."""
-    def check(given: dt.dtype) -> None:
+    def check(given: dt.dtype, chosen: bool = False) -> None:
         if given.kind in kinds:
             raise error(f"\"{name}\" not implemented for '{spoken(given)}'")
     return check
@@ -18,9 +18,10 @@ def refuses(name: str, kinds: str, error: type[Exception] = NotImplementedError)
 
 def needs_float(name: str):
     """A check that raises for integers and bool, in the words of a mean."""
-    def check(given: dt.dtype) -> None:
+    def check(given: dt.dtype, chosen: bool = False) -> None:
         if given.kind in "biu":
-            raise RuntimeError(f"{name}(): could not infer output dtype. Input dtype must be "
+            which = "Optional" if chosen else "Input"
+            raise RuntimeError(f"{name}(): could not infer output dtype. {which} dtype must be "
                                f"either a floating point or complex dtype. Got: {spoken(given)}")
     return check
 
