@@ -706,6 +706,8 @@ class Tensor:
     def hardshrink(self, lambd: _Any = 0.5) -> Tensor:
         """0 between -lambd and lambd, else x"""
     def has_names(self) -> _bool: ...
+    def hash_tensor(self, dim: _Any = None, *, keepdim: _bool = False, mode: _Any = 0) -> Tensor:
+        """A number that differs where elements do: their bits, combined by exclusive or."""
     def heaviside(self, values: Tensor | _Number) -> Tensor:
         """0 below 0, 1 above, and `values` at 0"""
     def heaviside_(self, values: Tensor | _Number) -> Tensor:
@@ -2408,6 +2410,9 @@ has_openmp: _Any
 
 has_spectral: _Any
 
+def hash_tensor(input: Tensor, dim: _Any = None, *, keepdim: _bool = False, mode: _Any = 0, out: _Any = None) -> Tensor:
+    """A number that differs where elements do: their bits, combined by exclusive or."""
+
 def heaviside(input: Tensor, values: Tensor | _Number, *, out: _Any = None) -> Tensor:
     """0 below 0, 1 above, and `values` at 0"""
 
@@ -3570,6 +3575,12 @@ def trunc_(input: Tensor) -> Tensor:
 def typename(obj: _Any) -> _str:
     """The name of a tensor's type, or of any object's."""
 
+uint16: _dtype
+
+uint32: _dtype
+
+uint64: _dtype
+
 uint8: _dtype
 
 def unbind(input: Tensor, dim: _Any = 0, *, out: _Any = None) -> _Any:
@@ -4027,6 +4038,7 @@ __all__ = [
     "has_mkl",
     "has_openmp",
     "has_spectral",
+    "hash_tensor",
     "heaviside",
     "heaviside_",
     "hinge_embedding_loss",
@@ -4414,6 +4426,9 @@ __all__ = [
     "trunc",
     "trunc_",
     "typename",
+    "uint16",
+    "uint32",
+    "uint64",
     "uint8",
     "unbind",
     "unbind_copy",

@@ -302,6 +302,7 @@ def number(value):
 #: what torch calls each dtype in messages about conversion
 C_NAMES = {dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
            dt.int64: "int64_t", dt.float32: "float", dt.float64: "double", dt.bool_: "bool",
+           dt.uint16: "uint16_t", dt.uint32: "uint32_t", dt.uint64: "uint64_t",
            dt.float16: "at::Half", dt.bfloat16: "at::BFloat16"}
 
 

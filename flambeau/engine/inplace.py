@@ -7,13 +7,12 @@ and every view of it is recorded anew.
 
 from __future__ import annotations
 
-import warnings
-
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
 from ..ops.declare import Pointwise, registry
 from ..ops.refusal import spoken
+from .caller import warn_caller
 from .eager import (
     PLAIN,
     alias,
@@ -459,12 +458,12 @@ def resized(x: Tensor, shape) -> None:
     from .fresh import empty
 
     if x.sig.numel:
-        warnings.warn("An output with one or more elements was resized since it had shape "
-                      f"{list(x.sig.shape)}, which does not match the required output shape "
-                      f"{list(shape)}. This behavior is deprecated, and in a future PyTorch "
-                      "release outputs will not be resized unless they have zero elements. You can "
-                      "explicitly reuse an out tensor t by resizing it, inplace, to zero elements "
-                      "with t.resize_(0).", stacklevel=4)
+        warn_caller("An output with one or more elements was resized since it had shape "
+                    f"{list(x.sig.shape)}, which does not match the required output shape "
+                    f"{list(shape)}. This behavior is deprecated, and in a future PyTorch release "
+                    "outputs will not be resized unless they have zero elements. You can "
+                    "explicitly reuse an out tensor t by resizing it, inplace, to zero elements "
+                    "with t.resize_(0).")
     sig = signature(x.sig.dtype, tuple(shape), None, x.sig.device)
     room = x.mem.nbytes - (x.ptr - x.mem.address)
     if sig.nbytes > room and sig.device is not META:

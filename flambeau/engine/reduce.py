@@ -314,7 +314,7 @@ def _rows_of_scan(op: Reduction, x: Signature, dims, sigs):
 
 
 def _refuse_empty(op: Reduction, x: Signature, dim):
-    name = op.results_name or op.name
+    name = op.results_name or op.said
     if dim is None:
         kind = IndexError if op.indexed and not op.results else RuntimeError
         raise kind(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
