@@ -164,6 +164,7 @@ ShortTensor: _type[Tensor]
 
 class Size(_tuple[_int, ...]):
     """The shape of a tensor."""
+    def __new__(cls, *args: _Any, **kwargs: _Any) -> _Any: ...
     def numel(self) -> _int: ...
 
 class Tensor:
@@ -237,7 +238,7 @@ class Tensor:
     def __rand__(self, other: Tensor | _Number | _np.ndarray) -> Tensor: ...
     def __rdiv__(self, other: Tensor | _Number | _np.ndarray) -> Tensor: ...
     def __reduce_ex__(self, protocol: _Any) -> _Any:
-        """How a tensor is pickled."""
+        """How a tensor is pickled: what was computed comes back as a leaf that wants gradients."""
     def __repr__(self, *, tensor_contents: _Any = None) -> _str:
         """The tensor as torch prints it."""
     def __reversed__(self) -> Tensor:

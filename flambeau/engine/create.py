@@ -174,6 +174,8 @@ def _all_ints(size: tuple) -> bool:
     """Whether sizes that were looked up are what was remembered: 2.0 is found where 2 is."""
     if type(size[0]) is not int and len(size) == 1:
         size = size[0]
+        if not isinstance(size, (tuple, list)):  # numpy's integer
+            return False
     for n in size:  # noqa: SIM110  (a generator costs as much as the rest of the call)
         if type(n) is not int:
             return False

@@ -7,6 +7,7 @@ import sys
 from array import array
 from functools import lru_cache
 from math import prod
+from operator import index
 from typing import Any
 
 from ..core import dtype as dt
@@ -40,6 +41,8 @@ def reduction_front(op: Reduction):
         numbers = defaults
         if named:
             dim, keepdim, numbers = _respelled(op, dim, keepdim, named)
+        if type(dim) not in _DIMENSIONS:
+            dim = _whole_dim(op, dim)
         try:
             sigs, run, last, count = plans[input.sig, dim, keepdim, dtype][:4]
         except (KeyError, AttributeError, TypeError):
@@ -118,6 +121,20 @@ def _respelled(op: Reduction, dim, keepdim: bool, named: dict):
     if named:
         raise TypeError(f"{op.said}() got an unexpected keyword argument '{next(iter(named))}'")
     return dim, keepdim, numbers
+
+
+_DIMENSIONS = frozenset((int, tuple, list, type(None)))
+
+
+def _whole_dim(op: Reduction, dim):
+    """A dimension given as numpy's integer, or as a tensor of one; sequences as they are."""
+    if not hasattr(dim, "__index__"):
+        return dim
+    try:
+        return index(dim)
+    except TypeError:
+        raise TypeError(f"{op.said}(): argument 'dim' must be tuple of ints, not "
+                        f"{type(dim).__name__}") from None
 
 
 def _require_tensor(op: Reduction, x) -> None:

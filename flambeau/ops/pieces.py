@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from ..core import dtype as dt
 from ..core import shape as sh
+from ..core.numbers import plain
 from .complex import view_as_complex, view_as_real
 from .declare import composite, engine
 from .shape import (
@@ -57,7 +58,7 @@ def split_with_sizes(x, split_sizes, dim=0):
 @composite
 def split(tensor, split_size_or_sections, dim=0, *, split_size=None):
     """Consecutive parts of one length, or of the given lengths, along a dimension."""
-    x, size = tensor, split_size_or_sections if split_size is None else split_size
+    x, size = tensor, plain(split_size_or_sections if split_size is None else split_size)
     if not isinstance(size, int):
         return split_with_sizes(x, size, dim)
     if not x.sig.rank:

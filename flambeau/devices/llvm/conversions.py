@@ -15,6 +15,9 @@ def convert(w: Text, value, source: dt.dtype, target: dt.dtype, width: int):
         if source.kind == "c":
             return tuple(convert(w, v, source.to_real(), real, width) for v in value)
         return (convert(w, value, source, real, width), numbers(0.0, real, width))
+    if source.kind == "c" and target is dt.bool_:  # either part will do
+        parts = [convert(w, v, source.to_real(), target, width) for v in value]
+        return w.emit(f"or {registers(target, width)} {parts[0]}, {parts[1]}")
     if source.kind == "c":
         return convert(w, value[0], source.to_real(), target, width)
     a, b = registers(source, width), registers(target, width)
