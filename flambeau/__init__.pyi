@@ -164,7 +164,6 @@ ShortTensor: _type[Tensor]
 
 class Size(_tuple[_int, ...]):
     """The shape of a tensor."""
-    def __new__(cls, *args: _Any, **kwargs: _Any) -> _Any: ...
     def numel(self) -> _int: ...
 
 class Tensor:
