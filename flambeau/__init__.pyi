@@ -404,7 +404,7 @@ class Tensor:
         """1 with the probability that each element gives, or p, else 0."""
     def bernoulli_(self, p: _Any = 0.5, *, generator: Generator | None = None) -> Tensor:
         """Fill with 1 with probability p, a number or a tensor, else 0."""
-    def bfloat16(self, memory_format: _Any = ...) -> Tensor:
+    def bfloat16(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.bfloat16."""
     def bincount(self, weights: Tensor | None = None, minlength: _Any = 0) -> Tensor:
         """How often each number occurs, or the sum of its weights."""
@@ -434,23 +434,23 @@ class Tensor:
         """In-place form of `bitwise_xor`."""
     def bmm(self, mat2: Tensor) -> Tensor:
         """Products of corresponding matrices of two batches."""
-    def bool(self, memory_format: _Any = ...) -> Tensor:
+    def bool(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.bool."""
     def broadcast_to(self, size: _Any) -> Tensor:
         """expand(size)"""
-    def byte(self, memory_format: _Any = ...) -> Tensor:
+    def byte(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.uint8."""
     def cauchy_(self, median: _Any = 0, sigma: _Any = 1, *, generator: Generator | None = None) -> Tensor:
         """Fill with Cauchy numbers."""
-    def cdouble(self, memory_format: _Any = ...) -> Tensor:
+    def cdouble(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.complex128."""
     def ceil(self) -> Tensor:
         """The whole number above."""
     def ceil_(self) -> Tensor:
         """In-place form of `ceil`."""
-    def cfloat(self, memory_format: _Any = ...) -> Tensor:
+    def cfloat(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.complex64."""
-    def char(self, memory_format: _Any = ...) -> Tensor:
+    def char(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int8."""
     def cholesky(self, upper: _bool = False) -> Tensor:
         """The Cholesky factor, as torch.cholesky gives it."""
@@ -577,7 +577,7 @@ class Tensor:
         """In-place form of `div`."""
     def dot(self, tensor: Tensor) -> Tensor:
         """The sum of the products of two vectors."""
-    def double(self, memory_format: _Any = ...) -> Tensor:
+    def double(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.float64."""
     def dsmm(self, mat2: Tensor) -> Tensor:
         """The product of two matrices."""
@@ -638,7 +638,7 @@ class Tensor:
         """The second dimension run backwards."""
     def flipud(self) -> Tensor:
         """The first dimension run backwards."""
-    def float(self, memory_format: _Any = ...) -> Tensor:
+    def float(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.float32."""
     def float_power(self, exponent: _Any) -> Tensor:
         """input raised to `exponent`, in double precision"""
@@ -703,7 +703,7 @@ class Tensor:
         """x > y"""
     def gt_(self, other: Tensor | _Number) -> Tensor:
         """In-place form of `gt`."""
-    def half(self, memory_format: _Any = ...) -> Tensor:
+    def half(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.float16."""
     def hardshrink(self, lambd: _Any = 0.5) -> Tensor:
         """0 between -lambd and lambd, else x"""
@@ -766,7 +766,7 @@ class Tensor:
         """indices of a tensor of layout torch.sparse_coo."""
     def inner(self, other: _Any) -> Tensor:
         """Sums of products over the last dimension of both."""
-    def int(self, memory_format: _Any = ...) -> Tensor:
+    def int(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int32."""
     def inverse(self) -> Tensor:
         """The inverse of a square matrix."""
@@ -923,7 +923,7 @@ class Tensor:
         """In-place form of `logit`."""
     def logsumexp(self, dim: _Any, keepdim: _bool = False) -> Tensor:
         """log(sum(exp(x))) over `dim`, without overflow."""
-    def long(self, memory_format: _Any = ...) -> Tensor:
+    def long(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int64."""
     def lt(self, other: Tensor | _Number) -> Tensor:
         """x < y"""
@@ -1206,7 +1206,7 @@ class Tensor:
     def shape(self) -> Size: ...
     def share_memory_(self) -> Tensor:
         """Move the elements, for all that look at them, to memory that other processes can share."""
-    def short(self, memory_format: _Any = ...) -> Tensor:
+    def short(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int16."""
     def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-x))"""

@@ -182,6 +182,9 @@ def inplace_of(op: Op) -> tuple:
                     others.append(op.defaults[missing])
                 else:
                     raise TypeError(f"{name}() missing 1 required positional argument: '{missing}'")
+            if len(args) > needed + len(op.attributes):
+                raise TypeError(f"{name}() takes {needed + len(op.attributes)} positional "
+                                f"argument(s) but {len(args)} were given")
             kwargs.update(zip(op.attributes, args[needed:], strict=False))
             return inplace.pointwise_inplace(op, self, *others, **kwargs)
     else:

@@ -131,6 +131,8 @@ def _whole_dim(op: Reduction, dim):
     if not hasattr(dim, "__index__"):
         return dim
     try:
+        if isinstance(dim, bool):  # most likely meant for keepdim
+            raise TypeError
         return index(dim)
     except TypeError:
         raise TypeError(f"{op.said}(): argument 'dim' must be tuple of ints, not "
