@@ -134,7 +134,9 @@ has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 
 #: public names whose sub-packages are imported when they are first used
 _elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vmap": "func",
-              "save": "serialization", "load": "serialization"}
+              "save": "serialization", "load": "serialization",
+              "cond": "_higher_order_ops", "while_loop": "_higher_order_ops",
+              "get_device_module": "accelerator"}
 __all__ = sorted([*_elsewhere, *(name for name, value in _names.items() if not (
     name.startswith("_") or isinstance(value, type(_lazy))))])
 __getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0], _elsewhere)

@@ -237,7 +237,7 @@ class Tensor:
     def __rand__(self, other: Tensor | _Number | _np.ndarray) -> Tensor: ...
     def __rdiv__(self, other: Tensor | _Number | _np.ndarray) -> Tensor: ...
     def __reduce_ex__(self, protocol: _Any) -> _Any:
-        """How a tensor is pickled."""
+        """How a tensor is pickled: what was computed comes back as a leaf that wants gradients."""
     def __repr__(self, *, tensor_contents: _Any = None) -> _str:
         """The tensor as torch prints it."""
     def __reversed__(self) -> Tensor:
@@ -404,7 +404,7 @@ class Tensor:
         """1 with the probability that each element gives, or p, else 0."""
     def bernoulli_(self, p: _Any = 0.5, *, generator: Generator | None = None) -> Tensor:
         """Fill with 1 with probability p, a number or a tensor, else 0."""
-    def bfloat16(self, memory_format: _Any = ...) -> Tensor:
+    def bfloat16(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.bfloat16."""
     def bincount(self, weights: Tensor | None = None, minlength: _Any = 0) -> Tensor:
         """How often each number occurs, or the sum of its weights."""
@@ -434,23 +434,23 @@ class Tensor:
         """In-place form of `bitwise_xor`."""
     def bmm(self, mat2: Tensor) -> Tensor:
         """Products of corresponding matrices of two batches."""
-    def bool(self, memory_format: _Any = ...) -> Tensor:
+    def bool(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.bool."""
     def broadcast_to(self, size: _Any) -> Tensor:
         """expand(size)"""
-    def byte(self, memory_format: _Any = ...) -> Tensor:
+    def byte(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.uint8."""
     def cauchy_(self, median: _Any = 0, sigma: _Any = 1, *, generator: Generator | None = None) -> Tensor:
         """Fill with Cauchy numbers."""
-    def cdouble(self, memory_format: _Any = ...) -> Tensor:
+    def cdouble(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.complex128."""
     def ceil(self) -> Tensor:
         """The whole number above."""
     def ceil_(self) -> Tensor:
         """In-place form of `ceil`."""
-    def cfloat(self, memory_format: _Any = ...) -> Tensor:
+    def cfloat(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.complex64."""
-    def char(self, memory_format: _Any = ...) -> Tensor:
+    def char(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int8."""
     def cholesky(self, upper: _bool = False) -> Tensor:
         """The Cholesky factor, as torch.cholesky gives it."""
@@ -478,7 +478,7 @@ class Tensor:
         """In-place form of `clamp`."""
     def clone(self, *, memory_format: _Any = ...) -> Tensor:
         """A copy with its own memory; gradients flow through it."""
-    def coalesce(self) -> _Any:
+    def coalesce(self, *_args: _Any) -> _Any:
         """coalesce of a tensor of layout torch.sparse_coo."""
     def conj(self) -> Tensor:
         """The complex conjugate; a real tensor itself"""
@@ -577,8 +577,10 @@ class Tensor:
         """In-place form of `div`."""
     def dot(self, tensor: Tensor) -> Tensor:
         """The sum of the products of two vectors."""
-    def double(self, memory_format: _Any = ...) -> Tensor:
+    def double(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.float64."""
+    def dsmm(self, mat2: Tensor) -> Tensor:
+        """The product of two matrices."""
     def dsplit(self, indices_or_sections: _Any = None, *, indices: _Any = None, sections: _Any = None) -> _tuple[Tensor, ...]:
         """tensor_split for tensors of at least 3 dimensions."""
     @property
@@ -636,7 +638,7 @@ class Tensor:
         """The second dimension run backwards."""
     def flipud(self) -> Tensor:
         """The first dimension run backwards."""
-    def float(self, memory_format: _Any = ...) -> Tensor:
+    def float(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.float32."""
     def float_power(self, exponent: _Any) -> Tensor:
         """input raised to `exponent`, in double precision"""
@@ -701,11 +703,13 @@ class Tensor:
         """x > y"""
     def gt_(self, other: Tensor | _Number) -> Tensor:
         """In-place form of `gt`."""
-    def half(self, memory_format: _Any = ...) -> Tensor:
+    def half(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.float16."""
     def hardshrink(self, lambd: _Any = 0.5) -> Tensor:
         """0 between -lambd and lambd, else x"""
     def has_names(self) -> _bool: ...
+    def hash_tensor(self, dim: _Any = None, *, keepdim: _bool = False, mode: _Any = 0) -> Tensor:
+        """A number that differs where elements do: their bits, combined by exclusive or."""
     def heaviside(self, values: Tensor | _Number) -> Tensor:
         """0 below 0, 1 above, and `values` at 0"""
     def heaviside_(self, values: Tensor | _Number) -> Tensor:
@@ -758,15 +762,15 @@ class Tensor:
         """In-place form of `index_reduce`."""
     def index_select(self, dim: _Any, index: _Any) -> Tensor:
         """The places along a dimension that a vector names."""
-    def indices(self) -> _Any:
+    def indices(self, *_args: _Any) -> _Any:
         """indices of a tensor of layout torch.sparse_coo."""
     def inner(self, other: _Any) -> Tensor:
         """Sums of products over the last dimension of both."""
-    def int(self, memory_format: _Any = ...) -> Tensor:
+    def int(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int32."""
     def inverse(self) -> Tensor:
         """The inverse of a square matrix."""
-    def is_coalesced(self) -> _Any:
+    def is_coalesced(self, *_args: _Any) -> _Any:
         """is_coalesced of a tensor of layout torch.sparse_coo."""
     def is_complex(self) -> _bool: ...
     def is_conj(self) -> _bool: ...
@@ -919,7 +923,7 @@ class Tensor:
         """In-place form of `logit`."""
     def logsumexp(self, dim: _Any, keepdim: _bool = False) -> Tensor:
         """log(sum(exp(x))) over `dim`, without overflow."""
-    def long(self, memory_format: _Any = ...) -> Tensor:
+    def long(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int64."""
     def lt(self, other: Tensor | _Number) -> Tensor:
         """x < y"""
@@ -1154,6 +1158,8 @@ class Tensor:
     def resize_as(self, other: _Any) -> _Any: ...
     def resize_as_(self, other: _Any, memory_format: _Any = ...) -> Tensor:
         """The shape of another tensor, in place."""
+    def resize_as_sparse_(self, *_args: _Any) -> _Any:
+        """resize_as_sparse_ of a tensor of layout torch.sparse_coo."""
     def resolve_conj(self) -> Tensor: ...
     def resolve_neg(self) -> Tensor: ...
     def retain_grad(self) -> None:
@@ -1172,6 +1178,8 @@ class Tensor:
         """1 / sqrt(x)"""
     def rsqrt_(self) -> Tensor:
         """In-place form of `rsqrt`."""
+    def saddmm(self, mat1: _Any, mat2: _Any, *, beta: _Any = 1, alpha: _Any = 1) -> Tensor:
+        """beta input + alpha mat1 @ mat2 of sparse input and mat1, as a sparse matrix."""
     def scatter(self, dim: _Any, index: _Any, src: _Any = None, *, value: _Any = None, reduce: _Any = None) -> Tensor:
         """A copy of the tensor after `scatter_`."""
     def scatter_(self, dim: _Any, index: _Any, src: _Any = None, *, value: _Any = None, reduce: _Any = None) -> Tensor:
@@ -1198,7 +1206,7 @@ class Tensor:
     def shape(self) -> Size: ...
     def share_memory_(self) -> Tensor:
         """Move the elements, for all that look at them, to memory that other processes can share."""
-    def short(self, memory_format: _Any = ...) -> Tensor:
+    def short(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int16."""
     def sigmoid(self) -> Tensor:
         """1 / (1 + exp(-x))"""
@@ -1228,6 +1236,8 @@ class Tensor:
         """A copy of the tensor with the part that `slice` shows replaced."""
     def slogdet(self) -> _Any:
         """(sign, logarithm of the absolute value) of the determinant."""
+    def smm(self, mat: _Any) -> Tensor:
+        """A sparse matrix times a strided one, as a sparse matrix."""
     def softmax(self, dim: _Any, dtype: _dtype | None = None) -> Tensor:
         """exp(x) / sum(exp(x)) along `dim`."""
     def sort(self, dim: _Any = -1, descending: _bool = False, stable: _bool = False) -> return_types.sort:
@@ -1235,6 +1245,10 @@ class Tensor:
     def sparse_dim(self) -> _Any: ...
     def sparse_mask(self, mask: _Any) -> _Any:
         """The elements of this tensor where a sparse one has its own."""
+    def sparse_resize_(self, *_args: _Any) -> _Any:
+        """sparse_resize_ of a tensor of layout torch.sparse_coo."""
+    def sparse_resize_and_clear_(self, *_args: _Any) -> _Any:
+        """sparse_resize_and_clear_ of a tensor of layout torch.sparse_coo."""
     def split(self, split_size_or_sections: _Any, dim: _Any = 0, *, split_size: _Any = None) -> _Any:
         """Consecutive parts of one length, or of the given lengths, along a dimension."""
     def split_with_sizes(self, split_sizes: _Any, dim: _Any = 0) -> _Any:
@@ -1253,6 +1267,8 @@ class Tensor:
         """Drop dimensions of size 1."""
     def squeeze_(self, *args: _Any, **kwargs: _Any) -> Tensor:
         """In-place form of `squeeze`: no data moves."""
+    def sspaddmm(self, mat1: _Any, mat2: _Any, *, beta: _Any = 1, alpha: _Any = 1) -> Tensor:
+        """beta input + alpha mat1 @ mat2 of sparse input and mat1, as a sparse matrix."""
     def std(self, dim: _Any = None, unbiased: _Any = None, keepdim: _bool = False, *, correction: _Any = None) -> Tensor:
         """Standard deviation over `dim`."""
     def std_mean(self, dim: _Any = None, unbiased: _Any = None, keepdim: _bool = False, *, correction: _Any = None) -> _tuple[Tensor, ...]:
@@ -1376,7 +1392,7 @@ class Tensor:
         """In-place form of `unsqueeze`: no data moves."""
     def untyped_storage(self) -> UntypedStorage:
         """The bytes under this tensor."""
-    def values(self) -> _Any:
+    def values(self, *_args: _Any) -> _Any:
         """values of a tensor of layout torch.sparse_coo."""
     def var(self, dim: _Any = None, unbiased: _Any = None, keepdim: _bool = False, *, correction: _Any = None) -> Tensor:
         """Variance over `dim`."""
@@ -1887,6 +1903,9 @@ def concat(tensors: _Sequence[Tensor], dim: _Any = 0, *, out: _Any = None) -> Te
 def concatenate(tensors: _Sequence[Tensor], dim: _Any = 0, *, out: _Any = None) -> Tensor:
     """Tensors one after another along a dimension."""
 
+def cond(pred: _Any, true_fn: _Any, false_fn: _Any, operands: _Any = ...) -> _Any:
+    """true_fn(*operands) if pred holds, else false_fn(*operands)."""
+
 def conj(input: Tensor, *, out: _Any = None) -> Tensor:
     """The complex conjugate; a real tensor itself"""
 
@@ -2064,6 +2083,9 @@ def dropout(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> _Any:
 
 def dropout_(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> _Any:
     """Elements left out with probability p, the others scaled up."""
+
+def dsmm(input: Tensor, mat2: Tensor, *, out: _Any = None) -> Tensor:
+    """The product of two matrices."""
 
 def dsplit(input: Tensor, indices_or_sections: _Any = None, *, indices: _Any = None, sections: _Any = None, out: _Any = None) -> _tuple[Tensor, ...]:
     """tensor_split for tensors of at least 3 dimensions."""
@@ -2338,6 +2360,9 @@ def get_deterministic_debug_mode() -> _int:
 
 def get_device(x: _Any) -> _Any: ...
 
+def get_device_module(device: _Any = None) -> _Any:
+    """The module of a kind of device, such as torch.cpu: the CPU's if none is given."""
+
 def get_float32_matmul_precision() -> _str:
     """How float32 matrices are multiplied."""
 
@@ -2408,6 +2433,9 @@ has_openmp: _Any
 
 has_spectral: _Any
 
+def hash_tensor(input: Tensor, dim: _Any = None, *, keepdim: _bool = False, mode: _Any = 0, out: _Any = None) -> Tensor:
+    """A number that differs where elements do: their bits, combined by exclusive or."""
+
 def heaviside(input: Tensor, values: Tensor | _Number, *, out: _Any = None) -> Tensor:
     """0 below 0, 1 above, and `values` at 0"""
 
@@ -2426,8 +2454,14 @@ def histogram(input: Tensor, bins: _Any, *, range: _Any = None, weight: _Any = N
 def histogramdd(input: Tensor, bins: _Any, range: _Any = None, weight: _Any = None, density: _bool = False, *, out: _Any = None) -> _Any:
     """How many points (rows) lie in each bin of a grid, and the borders of its bins."""
 
+def hsmm(mat1: _Any, mat2: _Any, *, out: _Any = None) -> Tensor:
+    """A sparse matrix times a strided one: sparse rows, each of them whole."""
+
 def hsplit(input: Tensor, indices_or_sections: _Any = None, *, indices: _Any = None, sections: _Any = None, out: _Any = None) -> _tuple[Tensor, ...]:
     """tensor_split for tensors of at least 1 dimensions."""
+
+def hspmm(mat1: _Any, mat2: _Any, *, out: _Any = None) -> Tensor:
+    """A sparse matrix times a strided one: sparse rows, each of them whole."""
 
 def hstack(tensors: _Sequence[Tensor], *, out: _Any = None) -> Tensor:
     """Tensors side by side: along the second dimension, or the first of vectors."""
@@ -3191,6 +3225,9 @@ def rsqrt_(input: Tensor) -> Tensor:
 def rsub(input: Tensor, other: _Any, *, alpha: _Any = 1, out: _Any = None) -> Tensor:
     """other - alpha * input"""
 
+def saddmm(input: Tensor, mat1: _Any, mat2: _Any, *, beta: _Any = 1, alpha: _Any = 1, out: _Any = None) -> Tensor:
+    """beta input + alpha mat1 @ mat2 of sparse input and mat1, as a sparse matrix."""
+
 def save(obj: _Any, f: _Any, pickle_module: _Any = ..., pickle_protocol: _Any = 2, _use_new_zipfile_serialization: _bool = True, _disable_byteorder_record: _bool = False) -> None:
     """Write an object to a file that torch can read."""
 
@@ -3211,6 +3248,9 @@ def searchsorted(sorted_sequence: _Any, input: Tensor, *, out_int32: _bool = Fal
 
 def seed() -> _int:
     """Seed the default generator from a source nobody knows; returns the seed."""
+
+def segment_reduce(data: _Any, reduce: _Any, *, lengths: _Any = None, indices: _Any = None, offsets: _Any = None, axis: _Any = 0, unsafe: _bool = False, initial: _Any = None, out: _Any = None) -> Tensor:
+    """The elements of each segment along `axis` added, averaged or multiplied, or an extreme."""
 
 def select(input: Tensor, dim: _Any, index: _Any) -> Tensor:
     """One place along a dimension, which goes."""
@@ -3351,6 +3391,9 @@ def slice_scatter(input: Tensor, src: _Any, *args: _Any, out: _Any = None, **kwa
 def slogdet(input: Tensor, *, out: _Any = None) -> _Any:
     """(sign, logarithm of the absolute value) of the determinant."""
 
+def smm(input: Tensor, mat: _Any, *, out: _Any = None) -> Tensor:
+    """A sparse matrix times a strided one, as a sparse matrix."""
+
 def softmax(input: Tensor, dim: _Any, dtype: _dtype | None = None, *, out: _Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`."""
 
@@ -3402,6 +3445,9 @@ def squeeze(input: Tensor, dim: _Any = None) -> Tensor:
 
 def squeeze_copy(*args: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
     """`squeeze`, with memory of its own."""
+
+def sspaddmm(input: Tensor, mat1: _Any, mat2: _Any, *, beta: _Any = 1, alpha: _Any = 1, out: _Any = None) -> Tensor:
+    """beta input + alpha mat1 @ mat2 of sparse input and mat1, as a sparse matrix."""
 
 def stack(tensors: _Sequence[Tensor], dim: _Any = 0, *, out: _Any = None) -> Tensor:
     """Tensors of one shape along a fresh dimension."""
@@ -3570,6 +3616,12 @@ def trunc_(input: Tensor) -> Tensor:
 def typename(obj: _Any) -> _str:
     """The name of a tensor's type, or of any object's."""
 
+uint16: _dtype
+
+uint32: _dtype
+
+uint64: _dtype
+
 uint8: _dtype
 
 def unbind(input: Tensor, dim: _Any = 0, *, out: _Any = None) -> _Any:
@@ -3658,6 +3710,9 @@ def vstack(tensors: _Sequence[Tensor], *, out: _Any = None) -> Tensor:
 
 def where(condition: _Any, input: Tensor | None = None, other: _Any = None, *, out: _Any = None) -> Tensor:
     """input where the condition holds, else other; alone, where the condition holds"""
+
+def while_loop(cond_fn: _Any, body_fn: _Any, carried_inputs: _Any) -> _Any:
+    """The values carried on by body_fn for as long as cond_fn of them holds."""
 
 def xlogy(input: Tensor, other: Tensor | _Number, *, out: _Any = None) -> Tensor:
     """x log(y), and 0 where x is"""
@@ -3860,6 +3915,7 @@ __all__ = [
     "complex64",
     "concat",
     "concatenate",
+    "cond",
     "conj",
     "conj_physical",
     "conj_physical_",
@@ -3919,6 +3975,7 @@ __all__ = [
     "double",
     "dropout",
     "dropout_",
+    "dsmm",
     "dsplit",
     "dstack",
     "dtype",
@@ -4002,6 +4059,7 @@ __all__ = [
     "get_default_dtype",
     "get_deterministic_debug_mode",
     "get_device",
+    "get_device_module",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "get_num_threads",
@@ -4027,13 +4085,16 @@ __all__ = [
     "has_mkl",
     "has_openmp",
     "has_spectral",
+    "hash_tensor",
     "heaviside",
     "heaviside_",
     "hinge_embedding_loss",
     "histc",
     "histogram",
     "histogramdd",
+    "hsmm",
     "hsplit",
+    "hspmm",
     "hstack",
     "hypot",
     "hypot_",
@@ -4287,6 +4348,7 @@ __all__ = [
     "rsqrt",
     "rsqrt_",
     "rsub",
+    "saddmm",
     "save",
     "scalar_tensor",
     "scatter",
@@ -4294,6 +4356,7 @@ __all__ = [
     "scatter_reduce",
     "searchsorted",
     "seed",
+    "segment_reduce",
     "select",
     "select_copy",
     "select_scatter",
@@ -4339,6 +4402,7 @@ __all__ = [
     "slice_copy",
     "slice_scatter",
     "slogdet",
+    "smm",
     "softmax",
     "sort",
     "sparse_bsc",
@@ -4358,6 +4422,7 @@ __all__ = [
     "square_",
     "squeeze",
     "squeeze_copy",
+    "sspaddmm",
     "stack",
     "std",
     "std_mean",
@@ -4414,6 +4479,9 @@ __all__ = [
     "trunc",
     "trunc_",
     "typename",
+    "uint16",
+    "uint32",
+    "uint64",
     "uint8",
     "unbind",
     "unbind_copy",
@@ -4444,6 +4512,7 @@ __all__ = [
     "vsplit",
     "vstack",
     "where",
+    "while_loop",
     "xlogy",
     "xlogy_",
     "zero_",

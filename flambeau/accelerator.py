@@ -2,9 +2,28 @@
 
 import contextlib
 
+import flambeau
+
 __all__ = ["current_accelerator", "current_device_index", "device_count", "device_index",
            "empty_cache", "is_available", "memory_allocated", "memory_reserved",
            "set_device_index", "synchronize"]
+
+
+def get_device_module(device=None):
+    """The module of a kind of device, such as torch.cpu: the CPU's if none is given.
+
+    >>> import flambeau as torch
+    >>> torch.get_device_module("cpu") is torch.cpu
+    True
+    """
+    if device is not None and not isinstance(device, (str, flambeau.device)):
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    name = "cpu" if device is None else flambeau.device(device).type
+    found = getattr(flambeau, name, None)
+    if found is None:
+        raise RuntimeError(f"Device '{name}' does not have a corresponding module registered as "
+                           f"'torch.{name}'.")
+    return found
 
 
 def is_available():

@@ -76,7 +76,8 @@ ALIASES = {
     "nn.functional.pixel_shuffle": "pixel_shuffle",
     "nn.functional.pixel_unshuffle": "pixel_unshuffle",
     "nn.functional.channel_shuffle": "channel_shuffle", "native_channel_shuffle": "channel_shuffle",
-    "ger": "outer", "spmm": "mm", "linalg.matmul": "matmul",
+    "ger": "outer", "spmm": "mm", "dsmm": "mm", "hsmm": "hspmm", "saddmm": "sspaddmm",
+    "linalg.matmul": "matmul",
     "linalg.matrix_power": "matrix_power", "linalg.matrix_exp": "matrix_exp",
     "special.expit": "sigmoid", "special.exp2": "exp2",
     "special.digamma": "digamma", "special.erf": "erf", "special.erfc": "erfc",
@@ -181,6 +182,9 @@ def inplace_of(op: Op) -> tuple:
                     others.append(op.defaults[missing])
                 else:
                     raise TypeError(f"{name}() missing 1 required positional argument: '{missing}'")
+            if len(args) > needed + len(op.attributes):
+                raise TypeError(f"{name}() takes {needed + len(op.attributes)} positional "
+                                f"argument(s) but {len(args)} were given")
             kwargs.update(zip(op.attributes, args[needed:], strict=False))
             return inplace.pointwise_inplace(op, self, *others, **kwargs)
     else:

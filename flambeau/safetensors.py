@@ -27,8 +27,9 @@ _METADATA = "__metadata__"
 #: names of dtypes in files; the file has the widest first
 DTYPES = {
     "C64": flambeau.complex64, "F64": flambeau.float64, "I64": flambeau.int64,
-    "F32": flambeau.float32, "I32": flambeau.int32, "F16": flambeau.float16,
-    "BF16": flambeau.bfloat16, "I16": flambeau.int16, "I8": flambeau.int8, "U8": flambeau.uint8,
+    "U64": flambeau.uint64, "F32": flambeau.float32, "I32": flambeau.int32,
+    "U32": flambeau.uint32, "F16": flambeau.float16, "BF16": flambeau.bfloat16,
+    "I16": flambeau.int16, "U16": flambeau.uint16, "I8": flambeau.int8, "U8": flambeau.uint8,
     "BOOL": flambeau.bool,
 }  # fmt: skip
 _CODES = {dtype: code for code, dtype in DTYPES.items()}

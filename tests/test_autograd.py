@@ -2,6 +2,7 @@
 
 import gc
 import re
+import warnings
 import weakref
 from pathlib import Path
 
@@ -588,3 +589,15 @@ def test_the_step_of_a_function_is_its_context():
     assert y.grad_fn.scale == 3 and y.grad_fn.saved_tensors[0] is x
     with pytest.raises(AttributeError, match="ScaledBackward"):
         assert y.grad_fn.nothing
+
+
+def test_the_gradient_of_a_result_is_asked_for():
+    leaf = torch.ones(2, requires_grad=True)
+    result = leaf * 2
+    with pytest.warns(UserWarning, match=r"not a leaf Tensor.*retain_grad") as told:
+        assert result.grad is None
+    assert told[0].filename == __file__
+    result.retain_grad()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert result.grad is leaf.grad is torch.ones(1).grad is None

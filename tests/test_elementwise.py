@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 
 import numpy as np
@@ -211,3 +212,23 @@ def test_numbers_given_before_tensors(once, now):
     for mine, theirs in zip(fl.autograd.grad(found.sum(), (x, a)),
                             fl.autograd.grad(now(x, a).sum(), (x, a)), strict=True):
         assert mine.equal(theirs)
+
+
+CUT = [complex(a, b) for a in (2.0, -2.0, 0.5, -0.5, 0.0, -0.0) for b in (0.0, -0.0, 2.0, -2.0)]
+
+
+@pytest.mark.parametrize("name", ["sqrt", "rsqrt", "asin", "acos", "asinh", "acosh"])
+@pytest.mark.parametrize("dtype", [fl.complex64, fl.complex128])
+def test_the_sign_of_a_zero_chooses_the_side_of_a_cut(name, dtype):
+    """As C's functions, and Python's, have it."""
+    own = getattr(cmath, name, lambda z: 1 / cmath.sqrt(z))
+    given = [z for z in CUT if z or name != "rsqrt"]
+    found = getattr(fl, name)(fl.tensor(given, dtype=dtype)).tolist()
+    for z, value in zip(given, found, strict=True):
+        assert cmath.isclose(value, own(z), rel_tol=1e-5, abs_tol=1e-6), z
+
+
+def test_the_logarithm_of_a_complex_zero_is_infinite_in_one_part():
+    x = fl.zeros(2, dtype=fl.complex64)
+    for log in (fl.log, fl.log2, fl.log10):
+        assert log(x).tolist() == [complex(-math.inf, 0)] * 2

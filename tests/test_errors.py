@@ -203,8 +203,91 @@ CALLS = {
     "two devices": (lambda: ones(3, device="meta") + ones(3), RUN, "add", "device", "cpu", "meta"),
 }  # fmt: skip
 
+TORCH_WORDS = {
+    "pool rank":   (lambda: F.max_pool2d(ones(3, 4), 2), RUN,
+                    "non-empty 3D or 4D (batch mode) tensor expected for input", "[3, 4]"),
+    "pool empty":  (lambda: F.avg_pool3d(ones(2, 0, 3, 3, 3), 2), RUN,
+                    "non-batch dimension 0 has length zero"),
+    "pool stride": (lambda: F.max_pool1d(ones(1, 1, 4), 2, stride=0), RUN,
+                    "max_pool1d() stride must be greater than zero, but got 0"),
+    "pool small":  (lambda: F.max_pool1d(ones(1, 1, 2), 4), RUN,
+                    "max_pool1d() Invalid computed output size: 0"),
+    "margin":      (lambda: F.multi_margin_loss(ones(5, 4), whole(3)), RUN,
+                    "Expected target size [5], but got [3]. Input has shape [5, 4]."),
+    "margin type": (lambda: F.multi_margin_loss(ones(5, 4), ones(5)), RUN,
+                    "expected scalar type Long but found Float"),
+    "labels":      (lambda: F.multilabel_margin_loss(ones(5, 4), whole(4)), RUN,
+                    "inconsistent target size: [4] for input of size: [5, 4]"),
+    "target":      (lambda: F.nll_loss(ones(3, 4), ones(3)), RUN,
+                    "expected target dtype to be Long or Byte, but got Float"),
+    "reshape":     (lambda: ones(1).reshape(0, -1), RUN,
+                    "shape '[0, -1]' is invalid for input of size 1"),
+    "reshape of none": (lambda: ones(0).reshape(0, -1), RUN, "can be any value and is ambiguous"),
+    "gather":      (lambda: torch.gather(ones(1, 1), 1, whole(2, 2)), RUN,
+                    "Size does not match at dimension 0 expected index [2, 2] to be no larger than",
+                    "[1, 1] apart from dimension 1"),
+    "index_add":   (lambda: ones(3, 2).index_add(0, T([0, 1]), ones(2)), RUN,
+                    "source tensor shape must match self tensor shape, excluding the specified",
+                    "self.shape = [3, 2] source.shape = [2]"),
+    "ormqr":       (lambda: torch.ormqr(ones(()), ones(()), ones(())), RUN,
+                    "torch.ormqr: input must have at least 2 dimensions"),
+    "histogramdd": (lambda: torch.histogramdd(ones(5, 6), [2] * 5), RUN,
+                    "The size of bins must be equal to the innermost dimension of the input"),
+    "renorm":      (lambda: torch.renorm(ones(()), 0.5, 0, 1.0), RUN,
+                    "renorm: input needs at least 2 dimensions, got 0 dimensions"),
+    "hsplit":      (lambda: torch.hsplit(ones(4), "abc"), TYPE,
+                    "received an invalid combination of arguments - got (Tensor, str)"),
+    "true":        (lambda: ones(2) - True, RUN, "Subtraction, the `-` operator, with a bool"),
+    "floor":       (lambda: ones(2) // 1j, NotImplementedError, "div_floor_cpu", "ComplexFloat"),
+    "remainder":   (lambda: ones(2) % 1j, NotImplementedError, "remainder_cpu", "ComplexFloat"),
+    "targets":     (lambda: F.cross_entropy(ones(2, 3), whole(2, 1)), RUN,
+                    "0D or 1D target tensor expected, multi-target not supported"),
+    "1D target":   (lambda: F.cross_entropy(ones(3), whole(2)), VALUE,
+                    "For 1D input, 1D target must have size 1, but got target size: 2"),
+    "linear":      (lambda: nn.Linear(2, 2)(ones(1, 2).double()), RUN,
+                    "mat1 and mat2 must have the same dtype, but got Double and Float"),
+    "matmul":      (lambda: ones(2, 2) @ ones(2, 2).double(), RUN,
+                    "expected m1 and m2 to have the same dtype, but got: float != double"),
+    "add_module":  (lambda: nn.Module().add_module("a", ones(1)), TYPE,
+                    "torch.FloatTensor is not a Module subclass"),
+    "params":      (lambda: torch.optim.SGD(ones(1), lr=0.1), TYPE,
+                    "an iterable of Tensors or dicts, but got torch.FloatTensor"),
+    "timeout":     (lambda: next(iter(torch.utils.data.DataLoader([1], timeout=5))),
+                    AssertionError, "requires timeout == 0"),
+    "exp_":        (lambda: ones(2).exp_("a"), TYPE, "exp_()", "0 positional"),
+    "float":       (lambda: ones(2).float("a"), TYPE, "positional"),
+    "flip":        (lambda: ones(2).flip(0.5), TYPE, "float"),
+    "sum(True)":   (lambda: ones(2, 5).amax(True), TYPE, "'dim' must be tuple of ints, not bool"),
+    "Size":        (lambda: torch.Size([1.5]), TYPE, "an iterable of 'int' (item 0 is 'float')"),
+    "linspace":    (lambda: torch.linspace(0, 1, 2.0), TYPE,
+                    "received an invalid combination of arguments - got (int, int, float)"),
+    "mean":        (lambda: ones(2).mean(dtype=torch.int64), RUN, "Optional dtype must be", "Long"),
+    "out of amax": (lambda: torch.amax(ones(2), 0, out=whole(1)), RUN,
+                    "got Float for input's dtype and Long for out's dtype"),
+    "out of aminmax": (lambda: torch.aminmax(ones(2), out=(ones(()).double(), ones(()).double())),
+                       RUN, "Expected out tensor to have dtype float, but got double instead"),
+    "out of complex": (lambda: torch.complex(ones(2).double(), ones(2).double(),
+                                             out=torch.zeros(2, dtype=torch.complex64)), RUN,
+                       "scalar type ComplexDouble but got scalar type ComplexFloat for argument"),
+    "normal_":     (lambda: ones(2).normal_(0, -1), RUN, "normal expects std >= 0.0, but found"),
+    "multinomial": (lambda: torch.multinomial(T([-1.0, 2]), 2, True), RUN,
+                    "invalid multinomial distribution (encountering probability entry < 0)"),
+    "multinomial inf": (lambda: torch.multinomial(T([torch.inf, 2]), 2, True), RUN,
+                        "(encountering probability entry = infinity or NaN)"),
+    "multinomial out": (lambda: torch.multinomial(ones(2), 1, out=ones(1)), RUN,
+                        "multinomial expects Long tensor out, got: Float"),
+    "many":        (lambda: torch.multinomial(torch.empty(2**24 + 1), 1), RUN,
+                    "number of categories cannot exceed 2^24"),
+    "cell input":  (lambda: nn.GRUCell(10, 20)(ones(3, 11)), RUN,
+                    "input has inconsistent input_size: got 11 expected 10"),
+    "cell hidden": (lambda: nn.RNNCell(10, 20)(ones(3, 10), ones(3, 21)), RUN,
+                    "hidden0 has inconsistent hidden_size: got 21, expected 20"),
+    "cell batch":  (lambda: nn.LSTMCell(10, 20)(ones(3, 10), (ones(3, 20), ones(5, 20))), RUN,
+                    "Input batch size 3 doesn't match hidden1 batch size 5"),
+}  # fmt: skip
+
 KINDS = {"shapes": SHAPES, "dtypes": DTYPES, "indices": INDICES, "gradients": GRADIENTS,
-         "values": VALUES, "calls": CALLS}  # fmt: skip
+         "values": VALUES, "calls": CALLS, "torch's words": TORCH_WORDS}  # fmt: skip
 CASES = [pytest.param(*row[:2], row[2:], id=f"{kind}: {name}")
          for kind, rows in KINDS.items() for name, row in rows.items()]
 
@@ -288,3 +371,11 @@ def test_messages_name_the_op_that_was_called(call, words):
 def test_a_recurrent_network_refuses_another_dtype():
     with pytest.raises(ValueError, match="does not match weight dtype"):
         torch.nn.LSTM(2, 3)(torch.ones(1, 2, dtype=torch.float64))
+
+
+def test_a_result_of_another_shape_is_told_of():
+    out = torch.zeros(2, 6)
+    with pytest.warns(UserWarning, match=r"had shape \[2, 6\].* shape \[8, 6\]") as told:
+        torch.cat((ones(4, 6), ones(4, 6)), out=out)
+    assert out.shape == (8, 6)
+    assert told[0].filename == __file__

@@ -197,3 +197,9 @@ def test_cosines_met_before_are_what_they_were():
             w = x.clone().requires_grad_()
             assert cosine(w, y).requires_grad
         assert cosine(x, y[:1]).shape == (3, 5) and cosine(x[0, 0], y[0, 0], dim=0).shape == ()
+
+
+def test_a_complex_number_is_true_where_either_part_is():
+    x = torch.tensor([0j, 1j, 1 + 0j, -0.0j] * 5)
+    assert x.bool().tolist() == [False, True, True, False] * 5
+    assert torch.zeros(20, dtype=torch.bool).copy_(x).tolist() == x.bool().tolist()

@@ -21,7 +21,7 @@ from flambeau.devices.cpu import checksum
 
 DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
           torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64,
-          torch.complex128]
+          torch.complex128, torch.uint16, torch.uint32, torch.uint64]
 
 
 def through(obj, **options):

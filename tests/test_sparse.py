@@ -262,3 +262,25 @@ def test_sparse_adam_leaves_other_rows_alone():
     with pytest.raises(RuntimeError, match="does not support sparse gradients"):
         table.weight.grad = torch.ones(10, 4).to_sparse()
         torch.optim.RMSprop(list(table.parameters())).step()
+
+
+def test_products_with_sparse_results():
+    x = torch.sparse_coo_tensor([[0, 0, 2], [0, 2, 1]], [1.0, 2.0, 3.0], (4, 3))
+    mat = torch.arange(6.0).reshape(3, 2)
+    rows = torch.hspmm(x, mat)
+    assert (rows.sparse_dim(), rows.dense_dim(), rows._nnz()) == (1, 1, 2)
+    assert torch.equal(rows.to_dense(), x.to_dense() @ mat)
+    product = x.smm(mat)
+    assert product.is_sparse
+    assert product._nnz() == 4
+    assert torch.equal(product.to_dense(), x.to_dense() @ mat)
+    start = torch.eye(4, 2).to_sparse()
+    added = torch.sspaddmm(start, x, mat, beta=2, alpha=3)
+    assert added._nnz() == 6
+    assert torch.equal(added.to_dense(), 2 * torch.eye(4, 2) + 3 * (x.to_dense() @ mat))
+    with pytest.raises(RuntimeError, match="sparse_coo"):
+        torch.smm(mat, mat)
+    with pytest.raises(RuntimeError, match="strided layout"):
+        torch.smm(x, x)
+    with pytest.raises(RuntimeError, match="expected sparse coordinate tensor layout"):
+        mat.sparse_resize_((2, 2), 2, 0)

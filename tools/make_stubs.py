@@ -378,7 +378,8 @@ def hidden(name: str, cls: type) -> bool:
 
 
 def constructor(cls: type) -> list[str]:
-    if "__new__" in vars(cls) and "__init__" not in vars(cls):
+    # A tuple's own says all there is to say.
+    if "__new__" in vars(cls) and "__init__" not in vars(cls) and not issubclass(cls, tuple):
         return ["    def __new__(cls, *args: _Any, **kwargs: _Any) -> _Any: ..."
                 if cls is not flambeau.Tensor else
                 "    def __new__(cls, *args: _Any, device: _Any = None) -> Tensor: ..."]

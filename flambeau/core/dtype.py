@@ -70,6 +70,9 @@ int8 = _define("int8",        "i", 1,  2, "int8")
 int16 = _define("int16",      "i", 2,  3, "int16")
 int32 = _define("int32",      "i", 4,  4, "int32")
 int64 = _define("int64",      "i", 8,  5, "int64")
+uint16 = _define("uint16",    "u", 2,  5, "uint16")
+uint32 = _define("uint32",    "u", 4,  5, "uint32")
+uint64 = _define("uint64",    "u", 8,  5, "uint64")
 float16 = _define("float16",  "f", 2,  6, "float16")
 bfloat16 = _define("bfloat16", "f", 2, 6, "uint16")
 float32 = _define("float32",  "f", 4,  7, "float32")
@@ -80,7 +83,9 @@ complex128 = _define("complex128", "c", 16, 10, "complex128")
 # Half types are stored as such and computed in float32.
 float16.compute = bfloat16.compute = float32
 
-ALL = (bool_, uint8, int8, int16, int32, int64,
+#: what holds counts, tokens and hashes: promoted to floating point only
+LONE = frozenset((uint16, uint32, uint64))
+ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64,
        float16, bfloat16, float32, float64, complex64, complex128)
 _BY_NAME = {d.name: d for d in ALL}
 _BY_CARRIER = {d.carrier: d for d in ALL if d is not bfloat16}
@@ -90,6 +95,28 @@ ALIASES = {
 }
 _REAL = {complex64: float32, complex128: float64}
 _COMPLEX = {float32: complex64, float64: complex128, float16: complex64, bfloat16: complex64}
+
+
+#: what torch's messages call dtypes
+SPOKEN = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
+    "int64": "Long", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
+    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}
+
+
+def spoken(given: dtype) -> str:
+    """What torch's messages call a dtype."""
+    return SPOKEN[given.name]
+
+
+_SHORT = {d: name for name, d in ALIASES.items()}
+
+
+def short_name(given: dtype) -> str:
+    """torch's other name of a dtype (float, double, long ...), or the only one."""
+    return _SHORT.get(given, given.name)
 
 
 def by_name(name: str) -> dtype:
@@ -142,6 +169,12 @@ def promote(a: dtype, b: dtype) -> dtype:
     """The smallest dtype both convert to, in torch's lattice."""
     if a is b:
         return a
+    if a in LONE or b in LONE:
+        other = b if a in LONE else a
+        if other.kind == "f":
+            return other
+        raise RuntimeError("Promotion for uint16, uint32, uint64 types is not supported, attempted "
+                           f"to promote {spoken(a)} and {spoken(b)}; convert one of them first")
     low, high = (a, b) if a.rank <= b.rank else (b, a)
     if high.kind == "c":
         return complex128 if low is float64 else high
@@ -211,6 +244,11 @@ RULES = {
     REAL: lambda d: d.to_real(),
     COMPLEX: lambda d: d.to_complex(),
 }
+
+
+def converted_bits(target: dtype) -> int:
+    """How wide the integers are that floats become on their way to an integer dtype."""
+    return 64 if target in (int64, uint32, uint64) else 32
 
 
 def operating(rule: str, d: dtype) -> dtype:
@@ -283,4 +321,4 @@ class iinfo:
         self.min, self.max = int(info.min), int(info.max)
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

@@ -193,11 +193,11 @@ def infer_size(wanted, count: int) -> Ints:
         raise RuntimeError(f"invalid shape dimension {bad}")
     known = prod(s for s in shape if s != -1)
     if holes:
-        if known == 0:
+        if known == 0 and count == 0:
             raise RuntimeError(f"cannot reshape tensor of {count} elements into shape {shape} "
                                "because the unspecified dimension size -1 can be any value "
                                "and is ambiguous")
-        if count % known:
+        if known == 0 or count % known:
             raise RuntimeError(f"shape '{shape}' is invalid for input of size {count}")
         shape[holes[0]] = count // known
     elif known != count:

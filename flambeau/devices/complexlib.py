@@ -6,6 +6,7 @@ pair, or one expr where the result is real. The same table serves every device.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ..core.expr import call, const, where
@@ -37,13 +38,19 @@ def _log(a):
     return call("log", call("hypot", *a)), call("atan2", a[1], a[0])
 
 
+def _log_of(base: int):
+    """By parts, so that the infinite part of a logarithm of 0 stays where it is."""
+    return lambda a: tuple(part / math.log(base) for part in _log(a))
+
+
 def _sqrt(a):
     size = call("hypot", *a)
     real = call("sqrt", (size + call("abs", a[0])) / 2)
     other = where(real == 0, const(0, real.dtype), call("abs", a[1]) / (2 * real))
     right = a[0] >= 0
     imag = where(right, other, real)
-    return where(right, real, other), where(a[1] < 0, -imag, imag)
+    # The sign of a zero says on which side of the cut the number lies.
+    return where(right, real, other), call("copysign", imag, a[1])
 
 
 def _sin(a):
@@ -181,6 +188,8 @@ COMPLEX: dict[str, Callable] = {
     "select": lambda c, a, b: (where(c, a[0], b[0]), where(c, a[1], b[1])),
     "exp":    _exp,
     "log":    _log,
+    "log2":   _log_of(2),
+    "log10":  _log_of(10),
     "sqrt":   _sqrt,
     "sin":    _sin,
     "cos":    _cos,

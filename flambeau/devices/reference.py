@@ -56,16 +56,20 @@ def _cast(e: Expr, x):
     if source.kind == "c" and target.kind != "c":
         x = x.real
     if source.kind in "fc" and target.kind in "iu":
-        x = _integers(x, 64 if target is dt.int64 else 32)
+        x = _integers(x, target)
     return _narrow(x, target)
 
 
-def _integers(x, bits: int):
-    """Floats cut to integers of so many bits; what does not fit becomes the lowest of them."""
+def _integers(x, target: dt.dtype):
+    """Floats cut to integers; what does not fit becomes the lowest of them."""
+    bits = dt.converted_bits(target)
     low, high = -2.0 ** (bits - 1), 2.0 ** (bits - 1)
     with np.errstate(invalid="ignore"):
+        upper = (x >= high) if target is dt.uint64 else np.False_
+        x = np.where(upper, x - high, x)
         fits = (x >= low) & (x < high)
-    return np.where(fits, x, low).astype(f"i{bits // 8}")
+    whole = np.where(fits, x, low).astype(f"i{bits // 8}")
+    return whole ^ np.where(upper, np.int64(-2**63), np.int64(0)) if np.any(upper) else whole
 
 
 def _bitcast(e: Expr, x):

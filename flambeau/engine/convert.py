@@ -209,8 +209,6 @@ def from_data(data, dtype: dt.dtype | None = None, where=CPU) -> Tensor:
             raise TypeError("can't convert np.ndarray of type numpy.object_. The only supported "
                             "types are: float64, float32, float16, complex64, complex128, int64, "
                             "int32, int16, int8, uint8, and bool.")
-        if data.dtype.kind == "u" and data.dtype.itemsize > 1:
-            return copied(data.astype(np.int64), dtype or dt.int64)
         out = copied(data, dtype)
         if out.sig.numel and data.dtype == out.sig.dtype.numpy and data.flags.c_contiguous:
             _copies[data.dtype, data.shape, data.strides, dtype] = out.sig
@@ -231,7 +229,7 @@ def from_data(data, dtype: dt.dtype | None = None, where=CPU) -> Tensor:
 
 #: dtype -> the code of Python's arrays of such elements
 _CODES = {dt.float32: "f", dt.float64: "d", dt.int64: "q", dt.int32: "i", dt.int16: "h",
-          dt.int8: "b", dt.uint8: "B"}
+          dt.int8: "b", dt.uint8: "B", dt.uint16: "H", dt.uint32: "I", dt.uint64: "Q"}
 _REAL, _SEQUENCES, _DEEPEST = {float, int, bool}, (list, tuple), 128
 
 
@@ -272,7 +270,7 @@ def _from_sequence(data, dtype, where) -> Tensor:
     if plain is not None:
         array, found = plain
         wanted = dtype or found
-        if array.dtype.kind == "u" and wanted.kind not in "fc":
+        if array.dtype.kind == "u" and wanted.kind not in "fc" and wanted is not dt.uint64:
             raise ValueError("Overflow when unpacking long long")
         if where is META:
             return empty(signature(wanted, array.shape, None, META))
@@ -313,7 +311,7 @@ def _fitting(array: np.ndarray, dtype: dt.dtype) -> np.ndarray:
     if not (-info.max if dtype.kind == "u" else info.min) <= low <= high <= info.max:
         raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: "
                            f"{low if high <= info.max else high}")
-    return array.astype(np.int64)
+    return array if dtype is dt.uint64 and array.dtype.kind == "u" else array.astype(np.int64)
 
 
 def _from_mixture(data, dtype, where) -> Tensor:
@@ -345,7 +343,8 @@ def _outer_shape(data) -> tuple[int, ...]:
 _READERS: dict[dt.dtype, Any] = {
     dt.float32: ctypes.c_float, dt.float64: ctypes.c_double, dt.int64: ctypes.c_int64,
     dt.int32: ctypes.c_int32, dt.int16: ctypes.c_int16, dt.int8: ctypes.c_int8,
-    dt.uint8: ctypes.c_uint8, dt.bool_: ctypes.c_bool}
+    dt.uint8: ctypes.c_uint8, dt.uint16: ctypes.c_uint16, dt.uint32: ctypes.c_uint32,
+    dt.uint64: ctypes.c_uint64, dt.bool_: ctypes.c_bool}
 
 
 def item(x: Tensor):

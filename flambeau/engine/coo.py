@@ -463,7 +463,7 @@ engine.sparse_rows = rows_of
 
 
 def _only_sparse(name: str, wanted: str = "sparse coordinate"):
-    def refuse(self):
+    def refuse(self, *_args):
         raise RuntimeError(f"{name} expected {wanted} tensor layout but got Strided")
 
     refuse.__name__, refuse.__doc__ = name, f"{name} of a tensor of layout torch.sparse_coo."
@@ -492,7 +492,8 @@ METHODS: dict[str, Any] = {
     "sparse_dim": lambda x: 0, "dense_dim": lambda x: x.sig.rank,
     "values": _only_sparse("values", "sparse"),
     **{name: _only_sparse(name) for name in ("indices", "coalesce", "is_coalesced", "_nnz",
-                                             "_indices", "_values")},
+                                             "_indices", "_values", "sparse_resize_",
+                                             "sparse_resize_and_clear_", "resize_as_sparse_")},
 }
 
 

@@ -234,6 +234,42 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     return input + found if not isinstance(input, CooTensor) else found + input
 
 
+def hspmm(mat1, mat2):
+    """A sparse matrix times a strided one: sparse rows, each of them whole."""
+    _require_strided("hspmm", mat2)
+    product = mm(mat1, mat2)
+    rows = engine.tensor(np.unique(engine.to_array(united(mat1).at[0])))
+    return coo(rows.reshape(1, -1), product.index_select(0, rows), product.sig.shape, True)
+
+
+def smm(input, mat):
+    """A sparse matrix times a strided one, sparse: all elements of the rows that have any."""
+    _require_strided("sspaddmm", mat)
+    rows = hspmm(input, mat)
+    width = rows.sig.shape[1]
+    rows_at = engine.to_array(rows.at[0])
+    at = np.stack([np.repeat(rows_at, width), np.tile(np.arange(width), rows_at.size)])
+    return coo(engine.tensor(at), values_of(rows).reshape(-1), rows.sig.shape)
+
+
+def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1):
+    """beta input + alpha mat1 @ mat2, sparse; elements of both stay side by side."""
+    if not isinstance(input, CooTensor) or not isinstance(mat1, CooTensor):
+        raise RuntimeError("sspaddmm: expected 'input' and 'mat1' to be sparse matrices")
+    product = smm(mat1, mat2)
+    if input.sig.shape != product.sig.shape:
+        raise RuntimeError(f"sspaddmm: input of shape {list(input.sig.shape)} cannot be added to a "
+                           f"product of shape {list(product.sig.shape)}")
+    values = engine.cat([values_of(input) * beta, values_of(product) * alpha])
+    return coo(engine.cat([input.at, product.at], 1), values, input.sig.shape)
+
+
+def _require_strided(name: str, mat) -> None:
+    if isinstance(mat, CooTensor):
+        raise RuntimeError(f"{name}: expected 'mat2' to have strided layout, got 'mat2' with layout"
+                           " Sparse")
+
+
 def linear(input, weight, bias=None):
     """input @ weight.T + bias"""
     found = mm(input, transpose(weight, 0, 1) if isinstance(weight, CooTensor) else
@@ -456,6 +492,7 @@ TABLE = {
     "add": add, "sub": sub, "mul": mul, "div": div, "true_divide": div, "neg": neg,
     "floor_divide": floor_divide, "pow": power,
     "mm": mm, "spmm": mm, "matmul": matmul, "mv": matmul, "bmm": bmm, "addmm": addmm,
+    "hspmm": hspmm, "smm": smm, "sspaddmm": sspaddmm,
     "linear": linear, "sum": sum_, "norm": norm, "any": any_, "transpose": transpose,
     "permute": permute, "t": t, "unsqueeze": unsqueeze, "index_select": index_select,
     "select": select, "__getitem__": getitem, "cat": cat, "stack": stack, "clone": clone,

@@ -36,11 +36,8 @@ def _with_type(x: Tensor, kind, requires_grad: bool, state):
 
 
 def reduce_ex(self, protocol):
-    """How a tensor is pickled."""
-    if self.node is not None and self.node is not LEAF:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be "
-                           "pickled with their place in the graph; detach() this one first")
-    sig, leaf = self.sig, self.node is LEAF
+    """How a tensor is pickled: what was computed comes back as a leaf that wants gradients."""
+    sig, leaf = self.sig, self.node is not None
     kind, state = None if type(self) is Tensor else type(self), own_attributes(self)
     if sig.device is META:
         return rebuild_meta, (kind, sig.dtype, tuple(sig.shape), sig.strides, leaf, state)

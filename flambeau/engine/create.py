@@ -174,6 +174,8 @@ def _all_ints(size: tuple) -> bool:
     """Whether sizes that were looked up are what was remembered: 2.0 is found where 2 is."""
     if type(size[0]) is not int and len(size) == 1:
         size = size[0]
+        if not isinstance(size, (tuple, list)):  # numpy's integer
+            return False
     for n in size:  # noqa: SIM110  (a generator costs as much as the rest of the call)
         if type(n) is not int:
             return False
@@ -302,6 +304,7 @@ def number(value):
 #: what torch calls each dtype in messages about conversion
 C_NAMES = {dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
            dt.int64: "int64_t", dt.float32: "float", dt.float64: "double", dt.bool_: "bool",
+           dt.uint16: "uint16_t", dt.uint32: "uint32_t", dt.uint64: "uint64_t",
            dt.float16: "at::Half", dt.bfloat16: "at::BFloat16"}
 
 

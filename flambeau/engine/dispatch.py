@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.numbers import plain_call
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
 from . import (
     added,
@@ -81,7 +82,13 @@ def composite_front(op: Composite):
                     if found is not None:
                         return found[0]
                     break
-            return body(*args, **_renamed(op, kwargs)) if kwargs else body(*args)
+            try:
+                return body(*args, **_renamed(op, kwargs)) if kwargs else body(*args)
+            except TypeError:
+                found = plain_call(args, kwargs)
+                if found is None:
+                    raise
+                return front(*found[0], **found[1])
 
         front.__name__ = front.__qualname__ = op.name
         front.__doc__ = op.doc

@@ -17,6 +17,7 @@ from ..devices.cpu.remember import TABLES, new_table
 from ..ops.declare import Pointwise, engine
 from . import number_first
 from . import pointwise as pw
+from .caller import ours
 from .fresh import empty
 from .modes import modes, watchers
 from .node import attach, edge_of, fronts
@@ -469,17 +470,6 @@ def check_writable(x: Tensor, name: str) -> None:
                            "clone().")
 
 
-class _Ours(dict):
-    """Whether a file of code is one of the library's, or text that it generated."""
-
-    def __missing__(self, name: str) -> bool:
-        found = self[name] = name.startswith(__file__.rpartition("engine")[0]) or name[:1] == "<"
-        return found
-
-
-_ours = _Ours()
-
-
 def _changed(x: Tensor) -> None:
     """Count a change of a tensor's bytes, and remember the place in the code that made it.
 
@@ -487,7 +477,7 @@ def _changed(x: Tensor) -> None:
     """
     mem = x.mem
     mem.version += 1
-    frame, ours = sys._getframe(1), _ours
+    frame = sys._getframe(1)
     while ours[frame.f_code.co_filename]:
         if frame.f_back is None:
             break
@@ -495,7 +485,7 @@ def _changed(x: Tensor) -> None:
     mem.changed = frame.f_code, frame.f_lasti
 
 
-changed = fronts.change_counter(_changed, _ours)
+changed = fronts.change_counter(_changed, ours)
 
 
 # -- other protocols -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from ..core import dtype as dt
 from ..core import expr as ex
 from ..core.device import META
 from ..core.kernel import Store
+from ..core.numbers import plain
 from ..ops.declare import Indexed
 from .access import Part, Program
 from .eager import PLAIN, engine, intercepted, new_table, tracers
@@ -160,7 +161,7 @@ def indexed_front(op: Indexed):
         if not isinstance(x, Tensor):
             raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
                             f"{type(x).__name__}")
-        bound = {n: tuple(bound[n]) if isinstance(bound[n], list) else bound[n]
+        bound = {n: plain(tuple(bound[n]) if isinstance(bound[n], list) else bound[n])
                  for n in op.names[1:]}
         out = forward(x, bound)
         plan = plan_of(op, x.sig, bound)

@@ -11,6 +11,8 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
 from ..ops.declare import Pointwise, registry
+from ..ops.refusal import spoken
+from .caller import warn_caller
 from .eager import (
     PLAIN,
     alias,
@@ -239,8 +241,8 @@ def into_out(op: Pointwise, args, attributes, out: Tensor) -> Tensor:
     """Compute an op into `out`, resized if it has another shape."""
     result = engine.without_grad(op.run, *args, **attributes)
     if op.rule == dt.COMPLEX and isinstance(out, Tensor) and out.sig.dtype is not result.sig.dtype:
-        raise RuntimeError(f"{op.name}: Expected object of scalar type {result.sig.dtype.name} but "
-                           f"got scalar type {out.sig.dtype.name} for argument 'out'")
+        raise RuntimeError(f"{op.name}: Expected object of scalar type {spoken(result.sig.dtype)} "
+                           f"but got scalar type {spoken(out.sig.dtype)} for argument 'out'")
     return write_out(op.name, result, args, out)
 
 
@@ -292,11 +294,17 @@ APART_OUT = frozenset((
     "cat", "gather", "index_select", "kthvalue", "masked_select", "stack", "take"))
 
 
+#: what torch says of another dtype, where it says it in other words
+_OUT_WORDS = dict.fromkeys(("amax", "amin"), "Expected the dtype for input and out to match, but "
+                           "got {0} for input's dtype and {3} for out's dtype.")
+
+
 def _check_out(name: str, found: dt.dtype, args, out: Tensor) -> None:
     given = out.sig.dtype
     if name in EXACT_OUT and given is not found:
-        raise RuntimeError(f"{name}: Expected out tensor to have dtype {found.name}, but got "
-                           f"{given.name} instead")
+        words = _OUT_WORDS.get(name, "Expected out tensor to have dtype {1}, but got {2} instead")
+        raise RuntimeError(f"{name}: " + words.format(spoken(found), dt.short_name(found),
+                                                      dt.short_name(given), spoken(given)))
     if not dt.can_cast(found, given):
         raise RuntimeError(f"{name}: result type {found.name} can't be cast to the desired output "
                            f"type {given.name}")
@@ -446,9 +454,16 @@ def detached(x: Tensor) -> Tensor:
 
 
 def resized(x: Tensor, shape) -> None:
-    """Give a tensor another shape in place; memory grows if it must."""
+    """Give an `out` another shape in place; memory grows if it must."""
     from .fresh import empty
 
+    if x.sig.numel:
+        warn_caller("An output with one or more elements was resized since it had shape "
+                    f"{list(x.sig.shape)}, which does not match the required output shape "
+                    f"{list(shape)}. This behavior is deprecated, and in a future PyTorch release "
+                    "outputs will not be resized unless they have zero elements. You can "
+                    "explicitly reuse an out tensor t by resizing it, inplace, to zero elements "
+                    "with t.resize_(0).")
     sig = signature(x.sig.dtype, tuple(shape), None, x.sig.device)
     room = x.mem.nbytes - (x.ptr - x.mem.address)
     if sig.nbytes > room and sig.device is not META:

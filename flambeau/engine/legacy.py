@@ -65,7 +65,8 @@ legacy_types = {name: tensortype(name, (), {
     "__module__": "torch", "__slots__": (), "dtype": dtype, "layout": fm.strided,
     "is_cuda": False, "__doc__": f"Constructor of {dtype} tensors."})
     for name, dtype in LEGACY.items()}
-legacy_names = {dtype: f"torch.{name}" for name, dtype in LEGACY.items()}
+legacy_names = {dtype: f"torch.{name}" for name, dtype in LEGACY.items()} | {
+    dtype: f"torch.{dt.spoken(dtype)}Tensor" for dtype in dt.LONE}
 
 
 def new(self, *args, device=None):

@@ -69,7 +69,7 @@ def moved(x: Tensor, kind: dt.dtype, where=None, copy: bool = False, form=None) 
 
 
 def _caster(name: str, target: dt.dtype):
-    def convert(self, memory_format=fm.preserve_format):
+    def convert(self, *, memory_format=fm.preserve_format):
         if self.sig.dtype is target and memory_format is fm.preserve_format:
             return self
         return moved(self, target, None, False, memory_format)

@@ -5,18 +5,14 @@ PyTorch takes them still, with a warning, and many optimizers and scripts have t
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
-
 from ..ops.declare import Op, Pointwise
+from .caller import warn_caller
 from .tensor import Tensor
 
 #: ops that scale what they add -> the number's name
 SCALED = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
 #: products that are added to something, of numbers beta and alpha
 SUMS = frozenset(("addbmm", "addmm", "addmv", "addr", "baddbmm"))
-_HOME = os.path.dirname(os.path.dirname(__file__))
 
 
 def is_scaled(op: Pointwise, args: tuple) -> bool:
@@ -49,12 +45,8 @@ def sum_front(op: Op, general):
 
 
 def _deprecated(op: Op, names: str) -> None:
-    """Warn at the line of the program that made the call."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOME):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(f"This overload of {op.name} is deprecated: give {names} by name, after the "
-                  "tensors", UserWarning, stacklevel=level)
+    warn_caller(f"This overload of {op.name} is deprecated: give {names} by name, after the "
+                "tensors")
 
 
 FRONTS = dict.fromkeys(SUMS, sum_front)

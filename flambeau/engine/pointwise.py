@@ -238,8 +238,8 @@ def _check_target(op, into: Signature, shape, written) -> Signature:
                 f"shape {list(wide)}")
     # A copy converts to whatever is written to; other ops do only where nothing of kind is lost.
     if not dt.can_cast(written, into.dtype) and op is not op.engine.identity:
-        raise RuntimeError(f"{op.name}: result type {_spoken(written)} can't be cast to the "
-                           f"desired output type {_spoken(into.dtype)}")
+        raise RuntimeError(f"{op.name}: result type {dt.spoken(written)} can't be cast to the "
+                           f"desired output type {dt.spoken(into.dtype)}")
     if into.numel > 1 and any(s == 0 and n > 1
                               for s, n in zip(into.strides, into.shape, strict=True)):
         raise RuntimeError(
@@ -247,15 +247,6 @@ def _check_target(op, into: Signature, shape, written) -> Signature:
             "refers to a single memory location. Please clone() the tensor before performing the "
             "operation.")
     return into
-
-
-_SPOKEN = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16",
-           "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
-           "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
-
-
-def _spoken(d: dt.dtype) -> str:
-    return _SPOKEN[d.name]
 
 
 # -- the way back --------------------------------------------------------------------------------

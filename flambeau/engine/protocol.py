@@ -15,6 +15,7 @@ from ..core.lazily import np
 from ..ops.declare import registry
 from . import backward as bw
 from . import convert, inplace
+from .caller import warn_caller
 from .eager import changed, engine, lazily_traced, plainly, settle, tracers
 from .modes import gradient_watchers, modes
 from .node import Edge, Handle, named
@@ -34,6 +35,13 @@ def _grad(x: Tensor):
     try:
         return x._grad
     except AttributeError:
+        if x.node is not None and x.node is not LEAF and not x.__dict__.get("_retains"):
+            warn_caller(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
+                ".grad attribute won't be populated during autograd.backward(). If you indeed want "
+                "the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the "
+                "non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you "
+                "access the leaf Tensor instead.")
         return None
 
 

@@ -147,7 +147,7 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
         return self
     _need("normal_kernel_cpu", self, "fc")
     if not std >= 0:
-        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     rng = twister_of(generator)
     return overwrite(self, "normal_", lambda n, d, at: _normals(self, rng, n, d, mean, std, at))
 

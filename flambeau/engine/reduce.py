@@ -7,6 +7,7 @@ import sys
 from array import array
 from functools import lru_cache
 from math import prod
+from operator import index
 from typing import Any
 
 from ..core import dtype as dt
@@ -40,6 +41,8 @@ def reduction_front(op: Reduction):
         numbers = defaults
         if named:
             dim, keepdim, numbers = _respelled(op, dim, keepdim, named)
+        if type(dim) not in _DIMENSIONS:
+            dim = _whole_dim(op, dim)
         try:
             sigs, run, last, count = plans[input.sig, dim, keepdim, dtype][:4]
         except (KeyError, AttributeError, TypeError):
@@ -118,6 +121,22 @@ def _respelled(op: Reduction, dim, keepdim: bool, named: dict):
     if named:
         raise TypeError(f"{op.said}() got an unexpected keyword argument '{next(iter(named))}'")
     return dim, keepdim, numbers
+
+
+_DIMENSIONS = frozenset((int, tuple, list, type(None)))
+
+
+def _whole_dim(op: Reduction, dim):
+    """A dimension given as numpy's integer, or as a tensor of one; sequences as they are."""
+    if not hasattr(dim, "__index__"):
+        return dim
+    try:
+        if isinstance(dim, bool):  # most likely meant for keepdim
+            raise TypeError
+        return index(dim)
+    except TypeError:
+        raise TypeError(f"{op.said}(): argument 'dim' must be tuple of ints, not "
+                        f"{type(dim).__name__}") from None
 
 
 def _require_tensor(op: Reduction, x) -> None:
@@ -230,7 +249,7 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     if wanted is not None and not op.typed:
         raise TypeError(f"{op.said}() got an unexpected keyword argument 'dtype'")
     if op.accepts is not None:
-        op.accepts(wanted or x.dtype)
+        op.accepts(wanted or x.dtype, wanted is not None)
     dims = dims_of(op, dim, x.rank)
     if not op.empty and any(x.shape[d] == 0 for d in dims):
         _refuse_empty(op, x, dim)
@@ -314,7 +333,7 @@ def _rows_of_scan(op: Reduction, x: Signature, dims, sigs):
 
 
 def _refuse_empty(op: Reduction, x: Signature, dim):
-    name = op.results_name or op.name
+    name = op.results_name or op.said
     if dim is None:
         kind = IndexError if op.indexed and not op.results else RuntimeError
         raise kind(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "

@@ -8,6 +8,7 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
 from ..core.lazily import Lazily, np
+from ..ops.refusal import spoken
 from . import convert, create, inplace
 from .eager import engine
 from .fresh import empty
@@ -125,6 +126,9 @@ def binomial(count, prob, generator=None):
     return drawn("binomial", values.reshape(counts.shape), kind, (count, prob))
 
 
+MOST_CATEGORIES = 2**24  # what float32 counts one by one
+
+
 @create.drawing
 def multinomial(input, num_samples, replacement=False, *, generator=None, out=None):
     """Numbers of categories, drawn by weight, for a vector or for each row of weights."""
@@ -135,7 +139,11 @@ def multinomial(input, num_samples, replacement=False, *, generator=None, out=No
     if sig.dtype.kind != "f":
         raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: "
                            f"{sig.dtype}")
+    if out is not None and out.sig.dtype is not dt.int64:
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {spoken(out.sig.dtype)}")
     n, categories = num_samples, sig.shape[-1]
+    if categories > MOST_CATEGORIES:
+        raise RuntimeError("number of categories cannot exceed 2^24")
     if n <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and n > categories:

@@ -188,7 +188,9 @@ def _spaced(name, values, start, end, steps, out, dtype, layout, device, pin_mem
     if isinstance(steps, Tensor):
         steps = steps.item()
     if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool):
-        raise TypeError(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
+        given = ", ".join(type(v).__name__ for v in (start, end, steps))
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({given}): "
+                        f"argument 'steps' must be int, not {type(steps).__name__}")
     if steps < 0:
         raise RuntimeError(f"{name}: number of steps must be non-negative")
     natural = dt.default_float()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from ..core import dtype as dt
@@ -10,6 +11,9 @@ from ..core import shape as sh
 from ..core.device import CPU, device
 from .modes import INFERENCE, inferring, infers
 from .storage import grow, nowhere, pool_of, takers
+
+_INT = frozenset((int,))
+_bare: Any = tuple.__new__
 
 #: signatures are interned, and forgotten all at once when there are more than this
 MAX_SIGNATURES = 50_000
@@ -25,6 +29,11 @@ class Size(tuple):
     __slots__ = ()
     __module__ = "torch"
 
+    def __new__(cls, sizes=()):
+        made = _bare(cls, sizes)
+        return made if _INT.issuperset(map(type, made)) else _bare(
+            cls, [_one_size(k, n) for k, n in enumerate(made)])
+
     def numel(self) -> int:
         return prod(self)
 
@@ -35,7 +44,7 @@ class Size(tuple):
 
     def __getitem__(self, key):
         found = tuple.__getitem__(self, key)
-        return Size(found) if isinstance(key, slice) else found
+        return _bare(Size, found) if isinstance(key, slice) else found
 
     def __add__(self, other):
         return Size(tuple(self) + tuple(other))
@@ -50,6 +59,13 @@ class Size(tuple):
 
     def __reduce__(self):
         return (size_of, (tuple(self),))
+
+
+def _one_size(place: int, n) -> int:
+    if hasattr(n, "__index__"):
+        return index(n)
+    raise TypeError(f"torch.Size() takes an iterable of 'int' (item {place} is "
+                    f"'{type(n).__name__}')")
 
 
 def size_of(sizes: tuple) -> Size:
@@ -102,15 +118,20 @@ def signature(dtype: dt.dtype, shape, strides=None, where: device = CPU, tag=Non
     found = _interned.get(key)
     if found is not None:
         return found
+    if not _INT.issuperset(map(type, key[1])):  # numpy's integers would stay in it for good
+        key = (dtype, tuple(map(index, key[1])), strides, where, tag)
+    if strides is not None and not _INT.issuperset(map(type, strides)):
+        strides = tuple(map(index, strides))
+        key = (dtype, key[1], strides, where, tag)
     actual = sh.contiguous_strides(key[1]) if strides is None else strides
     # A contiguous tensor has one signature however its strides came about.
     if strides is not None and actual == sh.contiguous_strides(key[1]):
-        found = signature(dtype, shape, None, where, tag)
+        found = signature(dtype, key[1], None, where, tag)
         _interned[key] = found
         return found
     made = Signature()
     made.dtype, made.device, made.tag, made.plain = dtype, where, tag, made
-    made.shape, made.strides = Size(key[1]), actual
+    made.shape, made.strides = _bare(Size, key[1]), actual
     made.rank, made.numel = len(key[1]), prod(key[1])
     made.nbytes = made.numel * dtype.itemsize
     made.contiguous = sh.is_contiguous(key[1], actual)

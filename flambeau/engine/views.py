@@ -12,6 +12,7 @@ from functools import lru_cache
 from ..core import formats as fm
 from ..core.device import META
 from ..core.lazily import np
+from ..core.numbers import plain
 from ..ops.declare import View
 from . import pointwise as pw
 from .eager import engine, intercepted, new_table
@@ -114,7 +115,7 @@ def _plain(value):
         if value.sig.rank or value.sig.dtype.kind not in "iu":
             raise RuntimeError(f"start must be an 0-dim integral Tensor., but got {value.sig!r}")
         return value.__index__()
-    return value
+    return plain(value)
 
 
 def _bound(op: View, x: Tensor, args: tuple, kwargs: dict) -> dict:

@@ -5,6 +5,8 @@ from flambeau.nn.utils.stateless import functional_call
 from .batch import vmap
 from .derive import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from .modules import replace_all_batch_norm_modules_, stack_module_state
+from .rearrange import rearrange
 
 __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",
-           "linearize", "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap"]
+           "linearize", "rearrange", "replace_all_batch_norm_modules_", "stack_module_state", "vjp",
+           "vmap"]

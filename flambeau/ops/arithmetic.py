@@ -31,7 +31,8 @@ def _check_alpha(operands, attributes) -> None:
 
 
 def _check_sub(operands, attributes) -> None:
-    booleans = [o for o in operands if is_signature(o) and o.dtype is dt.bool_]
+    booleans = [o for o in operands if (
+        o.dtype is dt.bool_ if is_signature(o) else isinstance(o, bool))]
     if len(booleans) == 2:
         raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. "
                            "Use the `^` or `logical_xor()` operator instead.")

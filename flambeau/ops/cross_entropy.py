@@ -249,13 +249,19 @@ def _check_classes(name: str, input, target, weight) -> None:
         raise ValueError(f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
                          f"({target.shape[0]}).")
     if target.dtype is not dt.int64 and target.dtype is not dt.uint8:
-        raise RuntimeError(f"{name}: expected target of scalar type Long but found "
+        raise RuntimeError(f"{name}: expected target dtype to be Long or Byte, but got "
                            f"{spoken(target.dtype)}")
     if input.dtype.kind != "f":
         raise NotImplementedError(f'"{name}_out_frame" not implemented for '
                                   f"'{spoken(input.dtype)}'")
     dim = class_dim(input.rank)
     wanted = (*input.shape[:dim], *input.shape[dim + 1:])
+    if input.rank == 1 and target.rank == 1:
+        raise ValueError(f"{name}: For 1D input, 1D target must have size 1, but got target size: "
+                         f"{target.shape[0]}")
+    if input.rank == 2 and target.rank > 1:
+        raise RuntimeError(f"{name}: 0D or 1D target tensor expected, multi-target not supported; "
+                           f"got a target of shape {list(target.shape)}")
     if tuple(target.shape) != tuple(wanted):
         raise RuntimeError(f"{name}: Expected target size {list(wanted)}, got {list(target.shape)}")
     if weight is not None and (weight.dim() != 1 or weight.shape[0] != input.shape[dim]):
@@ -294,6 +300,8 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     if target.sig.shape == input.sig.shape:
         return _against_probabilities(input, target, weight, ignore_index, reduction,
                                       label_smoothing)
+    if input.sig.rank == 1 and target.sig.shape == (1,):
+        target = engine.reshape(target, ())
     _check_classes("cross_entropy", input.sig, target.sig, None if weight is None else weight.sig)
     smoothing = float(label_smoothing) if label_smoothing else None
     return class_entropy.run(input, target, weight, ignore_index, reduction, smoothing)

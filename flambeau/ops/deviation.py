@@ -27,7 +27,7 @@ def _deviation(total, count, correction):
     return e.call("sqrt", _variance(total, count, correction))
 
 
-def _accepts(given: dt.dtype) -> None:
+def _accepts(given: dt.dtype, chosen: bool = False) -> None:
     if given.kind in "biu":
         raise RuntimeError("std and var only support floating point and complex dtypes, not "
                            f"{given}")

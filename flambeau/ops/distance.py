@@ -170,10 +170,12 @@ def dist(input, other, p=2):
 @composite(inplace=True)
 def renorm(input, p, dim, maxnorm):
     """Slices along `dim` shrunk so that their p-norm is at most maxnorm."""
-    if p <= 0 or maxnorm < 0 or input.dim() < 2:
-        raise RuntimeError(f"renorm: expected a positive norm order, a non-negative maxnorm and at "
-                           f"least 2 dimensions, got p={p}, maxnorm={maxnorm}, {input.dim()} "
-                           "dimensions")
+    for fits, said in (
+            (p > 0, f"non-positive-norm not supported, got p={p}"),
+            (maxnorm >= 0, f"expected maxnorm to be >= 0 but got {maxnorm}"),
+            (input.dim() >= 2, f"input needs at least 2 dimensions, got {input.dim()} dimensions")):
+        if not fits:
+            raise RuntimeError(f"renorm: {said}")
     kept = dim % input.dim() if -input.dim() <= dim < input.dim() else None
     if kept is None:
         raise IndexError(f"renorm: Dimension out of range (expected to be in range of "

@@ -42,7 +42,7 @@ def _floor_of_quotient(x, y):
            check=accepts("div_floor_cpu", "biuf"), said="floor_divide")
 def floored_quotient(x, y):
     """x / y rounded down"""
-    if x.dtype.kind == "b":
+    if x.dtype.kind in "bc":
         raise no_kernel("div_floor_cpu", x.dtype)
     if x.dtype.kind == "f":
         return _floor_of_quotient(x, y)
@@ -67,7 +67,7 @@ def _counted(name: str) -> dict:
            check=accepts("remainder_cpu", "biuf"), said="remainder")
 def floored_remainder(x, y):
     """What x / y rounded down leaves; it has the sign of y"""
-    if x.dtype.kind == "b":
+    if x.dtype.kind in "bc":
         raise no_kernel("remainder_cpu", x.dtype)
     rest = e.call("fmod", x, y)
     if x.dtype.kind == "u":
@@ -84,7 +84,7 @@ def floored_remainder(g, x, y):
            check=tensors("fmod", "input", then=accepts("fmod_cpu", "biuf")), said="fmod")
 def truncated_remainder(x, y):
     """What x / y rounded towards zero leaves; it has the sign of x"""
-    if x.dtype.kind == "b":
+    if x.dtype.kind in "bc":
         raise no_kernel("fmod_cpu", x.dtype)
     return e.call("fmod", x, y)
 

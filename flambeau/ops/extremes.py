@@ -134,7 +134,7 @@ def aminmax(input, *, dim=None, keepdim=False):
 
 
 def _order(name: str):
-    def check(given: dt.dtype) -> None:
+    def check(given: dt.dtype, chosen: bool = False) -> None:
         if given.kind in "bc":
             kind = "bool" if given.kind == "b" else "complex"
             raise RuntimeError(f"{name}(): does not support {kind} input")

@@ -73,10 +73,18 @@ def _along_place(name: str, x, dim, index, src):
                                "src tensor")
     for called, limit, exempt in limits:
         if any(a > b for k, (a, b) in enumerate(zip(wanted, limit, strict=True)) if k != exempt):
-            raise RuntimeError(f"{name}(): Expected index {list(wanted)} to be no larger than "
-                               f"{called} {list(limit)}" + ("" if exempt is None else
-                                                            f" apart from dimension {exempt}"))
+            raise RuntimeError(_too_large(name, wanted, called, limit, exempt))
     return d, shape[d]
+
+
+def _too_large(name: str, wanted, called: str, limit, exempt) -> str:
+    """What torch says of an index that reaches beyond a tensor: gather says where."""
+    but = "" if exempt is None else f" apart from dimension {exempt}"
+    than = f"to be no larger than {called} {list(limit)}{but}"
+    if name != "gather":
+        return f"{name}(): Expected index {list(wanted)} {than}"
+    at = next(k for k in range(len(limit)) if k != exempt and wanted[k] > limit[k])
+    return f"gather(): Size does not match at dimension {at} expected index {list(wanted)} {than}"
 
 
 @composite
@@ -207,9 +215,10 @@ def _check_source(name: str, x, d: int, index, source, error) -> None:
     have, given = tuple(_raised(x).sig.shape), tuple(_raised(source).sig.shape)
     wanted = (*have[:d], index.sig.numel, *have[d + 1:])
     if given != wanted:
-        raise error(f"{name}(): source has shape {list(source.sig.shape)}; with {index.sig.numel} "
-                    f"indices along dimension {d} of a tensor of shape {list(x.sig.shape)} it must "
-                    f"have shape {list(wanted)}")
+        raise error(f"{name}(): source tensor shape must match self tensor shape, excluding the "
+                    f"specified dimension. Got self.shape = {list(x.sig.shape)} source.shape = "
+                    f"{list(source.sig.shape)}; with {index.sig.numel} indices along dimension {d} "
+                    f"it must be {list(wanted)}")
 
 
 def _index_copy(name: str, x, dim, index, source):

@@ -7,6 +7,7 @@ from ..core.lazily import np
 from .activation import logsigmoid
 from .declare import composite, engine, registry
 from .loss_reduction import reduced, reduction_of
+from .refusal import spoken
 from .similarity import pairwise_distance
 
 
@@ -85,8 +86,13 @@ def _as_batch(name: str, input, target, target_dims: int):
         wanted = (input.numel(),) if target_dims == 2 else (1,)
         target = engine.reshape(target, (-1,)) if target.dim() == 0 else target
     if tuple(target.shape) != wanted:
-        raise RuntimeError(f"{name}: inconsistent target size {list(target.shape)} for input of "
-                           f"size {list(input.shape)}")
+        have, given = list(input.shape), list(target.shape)
+        raise RuntimeError(
+            f"{name}: inconsistent target size: {given} for input of size: {have}"
+            if target_dims == 2 else
+            f"{name}: target tensor should be 1-D with size equal to the number of input samples "
+            f"(batch size). Expected target size {list(wanted)}, but got {given}. Input has shape "
+            f"{have}.")
     if batched:
         return input, target, True
     shape = (1, -1)
@@ -106,10 +112,10 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     scalar_target = target.dim() == 0
     scores, target, batched = _as_batch("multi_margin_loss", input, target, 1)
     classes = scores.shape[1]
-    _require_classes("multi_margin_loss", target, classes)
     if weight is not None and weight.numel() != classes:
         raise RuntimeError(f"multi_margin_loss: inconsistent weight size, expected {classes} but "
                            f"got {list(weight.shape)}")
+    _require_classes("multi_margin_loss", target, classes)
     column = engine.reshape(target, (-1, 1))
     apart = _at_least_zero(margin - registry["gather"](scores, 1, column) + scores)
     apart = apart * apart if p == 2 else apart
@@ -124,7 +130,8 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
 def _require_classes(name: str, target, classes: int) -> None:
     if target.dtype is not dt.int64:
-        raise RuntimeError(f"{name}: expected target of scalar type Long, got {target.dtype}")
+        raise RuntimeError(f"{name}: target: expected scalar type Long but found "
+                           f"{spoken(target.dtype)}")
     numbers = engine.to_array(target)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= classes):
         raise RuntimeError(f"{name}: target out of range: there are {classes} classes")

@@ -135,6 +135,9 @@ def orgqr(input, input2):
 def ormqr(input, tau, other, left=True, transpose=False):
     """`other` multiplied by the product of reflections, or by its adjoint, from either side."""
     side = -2 if left else -1
+    if input.dim() < 2:
+        raise RuntimeError("torch.ormqr: input must have at least 2 dimensions, but it has "
+                           f"{input.dim()}.")
     require_matrix("ormqr", other, "other")
     if other.shape[side] != input.shape[-2]:
         raise RuntimeError(f"ormqr: other.shape[{side}] must be equal to input.shape[-2], but got "

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from ..core import dtype as dt
 from ..core import shape as sh
+from ..core.numbers import plain
 from .complex import view_as_complex, view_as_real
 from .declare import composite, engine
 from .shape import (
@@ -57,7 +58,7 @@ def split_with_sizes(x, split_sizes, dim=0):
 @composite
 def split(tensor, split_size_or_sections, dim=0, *, split_size=None):
     """Consecutive parts of one length, or of the given lengths, along a dimension."""
-    x, size = tensor, split_size_or_sections if split_size is None else split_size
+    x, size = tensor, plain(split_size_or_sections if split_size is None else split_size)
     if not isinstance(size, int):
         return split_with_sizes(x, size, dim)
     if not x.sig.rank:
@@ -122,6 +123,9 @@ def _split_along(name: str, least: int, dim_of):
         if rank < least:
             raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, "
                                f"but got a tensor with {rank} dimensions!")
+        if isinstance(cuts, str):
+            raise TypeError(f"{name}() received an invalid combination of arguments - got (Tensor, "
+                            "str), but expected an int of sections or a tuple of ints of indices")
         d = dim_of(rank)
         if isinstance(cuts, int) and (cuts <= 0 or x.sig.shape[d] % cuts):
             raise RuntimeError(f"torch.{name} attempted to split along dimension {d}, but the size "

@@ -26,19 +26,28 @@ FUNCTIONAL = "nn.functional"
 
 def _check_input(name: str, input, n: int) -> None:
     """n dimensions after the channels, themselves after a batch or not; only that may be empty."""
-    if input.rank not in (n + 1, n + 2) or 0 in input.shape[-n - 1:]:
+    shape = list(input.shape)
+    if input.rank not in (n + 1, n + 2) and n > 1:
+        raise RuntimeError(f"{name}: non-empty {n + 1}D or {n + 2}D (batch mode) tensor expected "
+                           f"for input, but got: {shape}")
+    inner = shape[-n - 1:]
+    if 0 in inner and n == 3:
+        raise RuntimeError(f"{name}: Expected input's non-batch dimensions to have positive "
+                           f"length, but input has a shape of {shape} and non-batch dimension "
+                           f"{inner.index(0)} has length zero!")
+    if input.rank not in (n + 1, n + 2) or 0 in inner:
         raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with "
-                           f"optional 0 dim batch size for input, but got: {list(input.shape)}")
+                           f"optional 0 dim batch size for input, but got: {shape}")
 
 
 def _pooled(name: str, n: int, input, kernel_size, stride, padding, dilation, ceil_mode) -> tuple:
     """The shape of the result, after torch's checks."""
     kernel, stride, padding, dilation = sp.pool_options(n, kernel_size, stride, padding, dilation,
                                                         name)
-    for what, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
+    for what, values in (("kernel_size", kernel), ("stride", stride), ("dilation", dilation)):
         if any(v <= 0 for v in values):
-            raise RuntimeError(f"{name}: {what} should be greater than zero, but got "
-                               f"{list(values)}")
+            given = values[0] if n == 1 else list(values)
+            raise RuntimeError(f"{name}() {what} must be greater than zero, but got {given}")
     if any(p < 0 for p in padding):
         raise RuntimeError(f"{name}: pad must be non-negative, but got pad: {list(padding)}")
     if any(p > k // 2 for p, k in zip(padding, kernel, strict=True)):
@@ -49,6 +58,9 @@ def _pooled(name: str, n: int, input, kernel_size, stride, padding, dilation, ce
     outs = tuple(sp.pooled(*v, ceil_mode) for v in
                  zip(input.shape[-n:], kernel, stride, padding, dilation, strict=True))
     if any(o < 1 for o in outs):
+        if name == "max_pool1d":
+            raise RuntimeError(f"{name}() Invalid computed output size: {outs[0]}; the input has "
+                               f"{input.shape[-1]} elements")
         raise RuntimeError(f"{name}: Given input size: {list(input.shape[-n:])}. Calculated output "
                            f"size: {list(outs)}. Output size is too small")
     return (*input.shape[:-n], *outs)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from ..core import dtype as dt
 from ..core import shape as sh
 from .declare import SAME, T, composite, engine, library, registry
+from .refusal import spoken
 
 HALF = (dt.float16, dt.bfloat16)
 
@@ -21,7 +22,7 @@ def product_shape(x, w, name: str = "matmul") -> tuple[int, ...]:
         raise RuntimeError(_mismatch(name, x, w, x.shape[-1], inner))
     if x.dtype is not w.dtype:
         raise RuntimeError(f"{name}: expected m1 and m2 to have the same dtype, but got: "
-                           f"{x.dtype.name} != {w.dtype.name}")
+                           f"{dt.short_name(x.dtype)} != {dt.short_name(w.dtype)}")
     batch = sh.broadcast(name, tuple(x.shape[:-2]), tuple(w.shape[:-2]))
     return (*batch, *([x.shape[-2]] if x.rank > 1 else []), *([w.shape[-1]] if w.rank > 1 else []))
 
@@ -108,7 +109,7 @@ def linear(input: T, weight: T, bias: T = None):
                            f"features, the weight wants {wanted}")
     if input.dtype is not weight.dtype or (bias is not None and bias.dtype is not input.dtype):
         raise RuntimeError("linear: mat1 and mat2 must have the same dtype, but got "
-                           f"{input.dtype.name} and {weight.dtype.name}")
+                           f"{spoken(input.dtype)} and {spoken(weight.dtype)}")
     return (*input.shape[:-1], *weight.shape[:-1])
 
 
@@ -189,7 +190,7 @@ def _combined(name: str, input, product, beta, alpha):
                            f"expand to the product's shape {list(shape)}")
     if input.dtype is not product.dtype:
         raise RuntimeError(f"{name}: self and mat2 must have the same dtype, but got "
-                           f"{input.dtype.name} and {product.dtype.name}")
+                           f"{spoken(input.dtype)} and {spoken(product.dtype)}")
     if alpha != 1:
         product = product * alpha
     if beta == 0:

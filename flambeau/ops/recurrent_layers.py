@@ -78,13 +78,17 @@ for _name in CELLS:
 # -- single steps ----------------------------------------------------------------------------------
 
 
-def _check_cell(name: str, input, hidden, w_hh) -> None:
-    if input.shape[0] != hidden.shape[0]:
-        raise RuntimeError(f"{name}: Input batch size {input.shape[0]} doesn't match hidden batch "
-                           f"size {hidden.shape[0]}")
-    if hidden.shape[-1] != w_hh.shape[1]:
-        raise RuntimeError(f"{name}: hidden has inconsistent hidden_size: got {hidden.shape[-1]}, "
-                           f"expected {w_hh.shape[1]}")
+def _check_cell(name: str, input, states, w_ih, w_hh) -> None:
+    if input.shape[-1] != w_ih.shape[1]:
+        raise RuntimeError(f"{name}: input has inconsistent input_size: got {input.shape[-1]} "
+                           f"expected {w_ih.shape[1]}")
+    for k, hidden in enumerate(states):
+        if input.shape[0] != hidden.shape[0]:
+            raise RuntimeError(f"{name}: Input batch size {input.shape[0]} doesn't match hidden{k} "
+                               f"batch size {hidden.shape[0]}")
+        if hidden.shape[-1] != w_hh.shape[1]:
+            raise RuntimeError(f"{name}: hidden{k} has inconsistent hidden_size: got "
+                               f"{hidden.shape[-1]}, expected {w_hh.shape[1]}")
 
 
 def _cell(name: str, paired: bool):
@@ -92,7 +96,7 @@ def _cell(name: str, paired: bool):
 
     def step(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
         states = tuple(hx) if paired else (hx,)
-        _check_cell(f"{name}_cell", input, states[0], w_hh)
+        _check_cell(f"{name}_cell", input, states, w_ih, w_hh)
         given, bias = from_input(cell, input, Weights(w_ih, w_hh, b_ih, b_hh))
         after = cell.after(given, linear(states[0], w_hh, bias), states)
         return tuple(after) if paired else after[0]

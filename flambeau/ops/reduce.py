@@ -10,7 +10,7 @@ from .refusal import spoken
 
 def refuses(name: str, kinds: str, error: type[Exception] = NotImplementedError):
     """A check that raises for dtypes of some kinds."""
-    def check(given: dt.dtype) -> None:
+    def check(given: dt.dtype, chosen: bool = False) -> None:
         if given.kind in kinds:
             raise error(f"\"{name}\" not implemented for '{spoken(given)}'")
     return check
@@ -18,9 +18,10 @@ def refuses(name: str, kinds: str, error: type[Exception] = NotImplementedError)
 
 def needs_float(name: str):
     """A check that raises for integers and bool, in the words of a mean."""
-    def check(given: dt.dtype) -> None:
+    def check(given: dt.dtype, chosen: bool = False) -> None:
         if given.kind in "biu":
-            raise RuntimeError(f"{name}(): could not infer output dtype. Input dtype must be "
+            which = "Optional" if chosen else "Input"
+            raise RuntimeError(f"{name}(): could not infer output dtype. {which} dtype must be "
                                f"either a floating point or complex dtype. Got: {spoken(given)}")
     return check
 
@@ -182,3 +183,24 @@ def any(found, x):
 def all(so_far, x):
     """Whether no element is zero."""
     return so_far & (x != 0)
+
+
+# -- hashes ----------------------------------------------------------------------------------------
+
+
+@reduction(SAME, start=lambda d: e.const(0, dt.uint64), merge=lambda a, b: a ^ b, empty=False,
+           result=lambda d: dt.uint64, accepts=refuses("xor_sum_cpu", "c"), said="hash_tensor",
+           method=False, function_form=False)
+def exclusive_or(so_far, x):
+    """The bits of all elements, as float64 or int64, combined by exclusive or."""
+    if x.dtype.kind == "f":
+        return so_far ^ e.make("bitcast", (e.cast(x, dt.float64),), None, dt.uint64)
+    return so_far ^ e.cast(e.cast(x, dt.int64), dt.uint64)
+
+
+@composite
+def hash_tensor(input, dim=None, *, keepdim=False, mode=0):
+    """A number that differs where elements do: their bits, combined by exclusive or."""
+    if mode:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    return exclusive_or(input, dim, keepdim)

@@ -5,18 +5,8 @@ where tensors are wanted.
 from __future__ import annotations
 
 from ..core import dtype as dt
+from ..core.dtype import spoken
 from ..core.expr import Expr
-
-SPOKEN = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
-    "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
-    "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}
-
-
-def spoken(dtype: dt.dtype) -> str:
-    """What torch's messages call a dtype."""
-    return SPOKEN[dtype.name]
 
 
 def no_kernel(name: str, dtype: dt.dtype) -> NotImplementedError:

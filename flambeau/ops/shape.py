@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from operator import index
 
 from ..core import dtype as dt
 from ..core import shape as sh
@@ -16,7 +17,7 @@ def ints(args) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence."""
     if len(args) == 1 and not isinstance(args[0], int) and hasattr(args[0], "__iter__"):
         args = args[0]
-    return tuple(int(a) for a in args)
+    return tuple(index(a) for a in args)
 
 
 def whole(op: str, name: str, values) -> tuple[int, ...]:

@@ -303,8 +303,8 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     coordinates = input.shape[-1]
     bins = [bins] * coordinates if isinstance(bins, int) else list(bins)
     if len(bins) != coordinates:
-        raise RuntimeError("torch.histogramdd(): expected bins to have one number for each of the "
-                           f"{coordinates} coordinates, but got {len(bins)}")
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension "
+                           f"of the input, which is {coordinates}, but got {len(bins)}")
     points = engine.reshape(input, (-1, coordinates))
     found, edges = _histogram("histogramdd", points, bins, range, weight, density)
     return engine.named(histogramdd, (found, tuple(edges)))

@@ -102,7 +102,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts,"
-                f" but got {_typename(params)}"
+                f" but got {flambeau.typename(params)}"
             )
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -206,7 +206,8 @@ class Optimizer:
     def _check_parameter(self, p):
         if not isinstance(p, Tensor):
             raise TypeError(
-                f"optimizer can only optimize Tensors, but one of the params is {_typename(p)}"
+                "optimizer can only optimize Tensors, but one of the params is "
+                f"{flambeau.typename(p)}"
             )
         if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
             raise ValueError("can't optimize a non-leaf Tensor")
@@ -331,11 +332,6 @@ def _zero(params):
         else:
             p.grad.requires_grad_(False)
         p.grad.zero_()
-
-
-def _typename(value):
-    cls = type(value)
-    return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
 def _as_list(params):

@@ -24,7 +24,9 @@ STORAGE_DTYPES = {name: getattr(flambeau, name).dtype for name in (
     "CharStorage", "ShortStorage", "IntStorage", "LongStorage", "BoolStorage",
     "ComplexFloatStorage", "ComplexDoubleStorage")}
 STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
-DTYPES = {dtype.name: dtype for dtype in STORAGE_NAMES}
+#: dtypes that have no storage class: their tensors lie in bytes
+BARE = frozenset((flambeau.uint16, flambeau.uint32, flambeau.uint64))
+DTYPES = {dtype.name: dtype for dtype in (*STORAGE_NAMES, *BARE)}
 
 
 class StorageKind:
@@ -98,7 +100,7 @@ SAFE = {
     **{f"torch.{home}{name}": StorageKind(dtype) for name, dtype in STORAGE_DTYPES.items()
        for home in ("", "cuda.")},
     **{f"torch.{name}": Missing(f"torch.{name}") for name in (
-        "uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e4m3fnuz",
+        "complex32", "float8_e4m3fn", "float8_e4m3fnuz",
         "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "qint8", "quint8", "qint32")},
     **REBUILDS,
 }  # fmt: skip

@@ -60,8 +60,10 @@ def reduced(x: Tensor):
     if x.is_meta:
         made = rebuild.meta_tensor, (x.dtype, tuple(x.shape), x.stride(), x.requires_grad)
     else:
-        made = rebuild.tensor_v2, (x.storage(), x.storage_offset(), tuple(x.shape),
-                                   tuple(x.stride()), x.requires_grad, OrderedDict())
+        place = x.storage_offset(), tuple(x.shape), tuple(x.stride()), x.requires_grad
+        made = (rebuild.tensor_v3, (x.untyped_storage(), *place, OrderedDict(), x.dtype)
+                ) if x.dtype in names.BARE else (
+            rebuild.tensor_v2, (x.storage(), *place, OrderedDict()))
     if type(x) is Tensor and not state:
         return made
     return rebuild.of_type, (made[0], type(x), made[1], state)

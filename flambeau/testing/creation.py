@@ -5,7 +5,8 @@ from __future__ import annotations
 import flambeau
 
 #: kinds of dtype -> (least, most) that are drawn unless told
-_BOUNDS = {flambeau.uint8: (0, 10), flambeau.bool: (0, 2)}
+_BOUNDS = {flambeau.uint8: (0, 10), flambeau.uint16: (0, 10), flambeau.uint32: (0, 10),
+           flambeau.uint64: (0, 10), flambeau.bool: (0, 2)}
 
 
 def make_tensor(*shape, dtype, device="cpu", low=None, high=None, requires_grad=False,

@@ -7,7 +7,8 @@ import functools
 from .foundry import machine_code
 
 #: dtypes whose elements can be compared as they lie in memory
-KINDS = frozenset(("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"))
+KINDS = frozenset(("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "uint16",
+                   "uint32", "uint64", "bool"))
 
 
 @functools.cache

@@ -68,9 +68,10 @@ def choosing(dtype: str):
     return tuple(found[name] for name in names)
 
 
+INVALID = "invalid multinomial distribution"
 FAULTS = {
     1: "probability tensor contains either `inf`, `nan` or element < 0",
-    2: "invalid multinomial distribution (sum of probabilities <= 0)",
+    2: f"{INVALID} (sum of probabilities <= 0)",
 }
 
 
@@ -86,15 +87,20 @@ def choose_one(rng, weights: int, width: int, total: int, dtype: str, spare: int
 def multinomial(rng, weights, n, replacement=False, dtype="float32"):
     """n category numbers for a vector or for each row of weights, int64."""
     rows = np.atleast_2d(weights)
-    check_weights(rows)
-    if replacement and n != 1:
+    check_weights(rows, one_by_one := replacement and n != 1)
+    if one_by_one:
         chosen = np.stack([with_replacement(rng, row, n) for row in rows])
     else:
         chosen = without_replacement(rng, rows, n, dtype)
     return chosen if np.ndim(weights) == 2 else chosen[0]
 
 
-def check_weights(rows):
+def check_weights(rows, one_by_one=False):
+    """Refuse weights no category can be drawn by; torch says which kind only in the latter case."""
+    if one_by_one:
+        demand(not np.any(rows < 0), f"{INVALID} (encountering probability entry < 0)")
+        demand(np.all(np.isfinite(rows)),
+               f"{INVALID} (encountering probability entry = infinity or NaN)")
     demand(np.all(np.isfinite(rows)) and np.all(rows >= 0), FAULTS[1])
     demand(np.all(rows.sum(-1) > 0), FAULTS[2])
 

@@ -8,7 +8,8 @@ from ...core.lazily import np
 from .foundry import machine_code
 from .routines import routine
 
-_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32",
+             "uint64")
 #: (dtype given, dtype made) that rows of sums and products have machine code for
 RUNNING = {("float32", "float32"), ("float64", "float64"), *((name, "int64") for name in _INTEGERS)}
 

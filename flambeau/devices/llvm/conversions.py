@@ -15,6 +15,9 @@ def convert(w: Text, value, source: dt.dtype, target: dt.dtype, width: int):
         if source.kind == "c":
             return tuple(convert(w, v, source.to_real(), real, width) for v in value)
         return (convert(w, value, source, real, width), numbers(0.0, real, width))
+    if source.kind == "c" and target is dt.bool_:  # either part will do
+        parts = [convert(w, v, source.to_real(), target, width) for v in value]
+        return w.emit(f"or {registers(target, width)} {parts[0]}, {parts[1]}")
     if source.kind == "c":
         return convert(w, value[0], source.to_real(), target, width)
     a, b = registers(source, width), registers(target, width)
@@ -37,19 +40,28 @@ def convert(w: Text, value, source: dt.dtype, target: dt.dtype, width: int):
 
 
 def _float_to_int(w: Text, value, source: dt.dtype, target: dt.dtype, width: int) -> str:
-    """Truncate in 32 bits, or 64 for int64: what does not fit becomes the lowest integer.
+    """Truncate in 32 bits, or 64 for wide integers: what does not fit becomes the lowest integer.
 
     Narrower integers are cut from the 32 bits, as hardware conversions make them.
     """
     a, flag = registers(source, width), of_type("i1", width)
-    bits = 64 if target is dt.int64 else 32
+    bits = dt.converted_bits(target)
     whole = of_type(f"i{bits}", width)
+    if target is dt.uint64:  # the upper half is reached from the lower one
+        half = numbers(2.0**63, source, width)
+        upper = w.emit(f"fcmp oge {a} {value}, {half}")
+        lowered = w.emit(f"fsub {a} {value}, {half}")
+        value = w.emit(f"select {flag} {upper}, {a} {lowered}, {a} {value}")
     low, high = (numbers(bound, source, width) for bound in (-2.0 ** (bits - 1), 2.0 ** (bits - 1)))
     above = w.emit(f"fcmp oge {a} {value}, {low}")
     below = w.emit(f"fcmp olt {a} {value}, {high}")
     fits = w.emit(f"and {flag} {above}, {below}")
     safe = w.emit(f"select {flag} {fits}, {a} {value}, {a} {low}")
     out = w.emit(f"fptosi {a} {safe} to {whole}")
+    if target is dt.uint64:
+        top, none = (splat(c, "i64", width) for c in (str(-2**63), "0"))
+        lift = w.emit(f"select {flag} {upper}, {whole} {top}, {whole} {none}")
+        return w.emit(f"xor {whole} {out}, {lift}")
     if target.itemsize * 8 == bits:
         return out
     return w.emit(f"trunc {whole} {out} to {registers(target, width)}")

@@ -14,6 +14,9 @@ REGISTER = {
     dt.int16:    "i16",
     dt.int32:    "i32",
     dt.int64:    "i64",
+    dt.uint16:   "i16",
+    dt.uint32:   "i32",
+    dt.uint64:   "i64",
     dt.float32:  "float",
     dt.float64:  "double",
 }  # fmt: skip

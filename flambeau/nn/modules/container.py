@@ -6,7 +6,7 @@ from collections.abc import Container as AnyContainer
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
-from flambeau import Tensor
+from flambeau import Tensor, typename
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.tree import MODULE
 from flambeau.nn.parameter import Parameter
@@ -87,7 +87,7 @@ class _ModuleSequence(Module):
     @staticmethod
     def _check_module(module):
         if not isinstance(module, Module):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+            raise TypeError(f"{typename(module)} is not a Module subclass")
 
 
 class Sequential(_ModuleSequence):

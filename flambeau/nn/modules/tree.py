@@ -205,7 +205,7 @@ class Tree:
     def add_module(self, name, module):
         """Add a child."""
         if module is not None and not isinstance(module, Tree):
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+            raise TypeError(f"{typename(module)} is not a Module subclass")
         self._check_name(name, MODULE)
         self._register(name, module, MODULE)
 

@@ -149,6 +149,9 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self):
         if self.num_workers == 0:
+            if self.timeout:
+                raise AssertionError("DataLoader: timeout is for workers, and there are none: "
+                                     "_SingleProcessDataLoaderIter requires timeout == 0")
             return SingleProcessIter(self)
         if not self.persistent_workers:
             return MultiProcessIter(self)

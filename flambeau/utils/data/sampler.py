@@ -52,7 +52,8 @@ class RandomSampler(Sampler[int]):
             raise TypeError(f"replacement should be a boolean value, but got {replacement=}")
         if not _is_count(self.num_samples):
             raise ValueError(
-                f"num_samples should be a positive integer value, but got {self.num_samples=}"
+                f"num_samples should be a positive integer value, but got "
+                f"num_samples={self.num_samples}"
             )
 
     @property

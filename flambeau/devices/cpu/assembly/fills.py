@@ -35,6 +35,11 @@ TYPES = {
 }
 
 
+def is_signed(dtype: str) -> bool:
+    """Whether integers of a dtype are widened by their sign."""
+    return dtype != "bool" and not dtype.startswith("u")
+
+
 # -- conversions ---------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ....core import expr
-from .fills import TYPES
+from .fills import TYPES, is_signed
 from .writer import Function, Value, parallel, wide
 
 #: how a number of a dtype is accumulated
@@ -24,7 +24,7 @@ def _shifted(v: Value, by: int, rest: Value) -> Value:
 def running(name: str, source: str, target: str) -> list[Function]:
     """cumsum or cumprod of rows that are contiguous; `sizes` is rows * 2**32 + elements of each."""
     given, state = TYPES[source][0], WIDER[TYPES[target][1]]
-    signed = source not in ("uint8", "bool")
+    signed = is_signed(source)
     start = 0 if name == "cumsum" else 1
     f = Function(f"{name}_row", "ptr out, ptr x, i64 n", local=True)
 

@@ -5,7 +5,7 @@ Each step halves what is left as torch's does, so that rows that are not sorted 
 
 from __future__ import annotations
 
-from .fills import TYPES
+from .fills import TYPES, is_signed
 from .writer import Function, Value, parallel
 
 ABREAST = 4
@@ -28,7 +28,7 @@ def places(dtype: str) -> list[Function]:
         if memory == "half":
             return value.to("float")
         if compute == "i64":
-            return value.to("i64", signed=dtype not in ("uint8", "bool"))
+            return value.to("i64", signed=is_signed(dtype))
         return value
 
     def later(there: Value, value: Value) -> Value:

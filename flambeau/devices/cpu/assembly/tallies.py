@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .fills import TYPES
+from .fills import TYPES, is_signed
 from .writer import Function, Value
 
 #: tables kept apart, so that equal neighbours do not wait for each other; up to so many bins
@@ -12,7 +12,7 @@ TABLES, FEW = 4, 2048
 def largest(dtype: str) -> Function:
     """The largest of n > 0 integers; -1 if one is negative."""
     memory, _ = TYPES[dtype]
-    signed = dtype not in ("uint8", "bool")
+    signed = is_signed(dtype)
     f = Function(f"largest_{dtype}", "ptr x, i64 n", "i64")
     lanes = 8
     whole, kind = f.n & -lanes, f"<{lanes} x {memory}>"
