@@ -64,7 +64,8 @@ class Cache:
         if self.root is None:
             return None
         try:
-            with open(os.path.join(self.root, key), "rb") as file:
+            # Without a buffer all of it is read to where it stays.
+            with open(os.path.join(self.root, key), "rb", buffering=0) as file:
                 digest, code = file.read(_DIGEST), file.read()
         except OSError:
             return None

@@ -140,8 +140,13 @@ def adopt(address: int, nbytes: int, owner):
 def return_pages(storage) -> None:
     """Return the whole pages of a storage of ours to the system: its contents are lost, not its
     place. Few are not worth a call."""
-    first = -(-storage.address // mmap.PAGESIZE) * mmap.PAGESIZE
-    room = (storage.address + storage.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
+    _return(storage.address, storage.address + storage.nbytes)
+
+
+def _return(start: int, end: int) -> None:
+    """Return the whole pages between two addresses."""
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    room = (end - first) // mmap.PAGESIZE * mmap.PAGESIZE
     if room >= FEW_PAGES * mmap.PAGESIZE and hasattr(mmap, "MADV_DONTNEED"):
         _library().madvise(ctypes.c_void_p(first), ctypes.c_size_t(room), mmap.MADV_DONTNEED)
 
@@ -152,13 +157,22 @@ def _library() -> ctypes.CDLL:
 
 
 def return_idle_pages() -> None:
-    """Return to the system what lies in free lists, for it will not be needed soon."""
+    """Return to the system what lies in free lists, for it will not be needed soon.
+
+    Small blocks that lie side by side are returned together.
+    """
     release()
-    for size, pool in list(_pools.items()):
-        idle = []  # nobody else may take what is being emptied
-        while size >= FEW_PAGES * mmap.PAGESIZE and pool:
+    idle = []  # nobody else may take what is being emptied
+    for pool in list(_pools.values()):
+        while pool:
             idle.append(pool.pop())
-            return_pages(idle[-1])
+    start = end = 0
+    for low, high in sorted((block.address, block.address + block.nbytes) for block in idle):
+        if low != end:
+            _return(start, end)
+            start = low
+        end = high
+    _return(start, end)
 
 
 def idle_bytes() -> int:
