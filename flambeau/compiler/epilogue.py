@@ -80,35 +80,30 @@ def finished(launches: list, results: set[int]) -> list:
     done: list = []
     made: dict[Place, int] = {}     # where an output lies -> which of `done` makes it
     users = Counter(root for step in launches for root in {p.root for _, p in step.places()})
-    touched = [_touched(step) for step in launches]
     for number, step in enumerate(launches):
         at = _maker(step, made)
         joined = None if at is None else _joined(launches[at], step, results, users)
         if at is not None and joined is not None:
-            between = touched[at + 1:number]
-            if _may_pass(touched[at], between):
+            between = [other for other in done[at + 1:] if other is not None]
+            if _may_pass(launches[at], between):
                 done[at], step = None, joined
-            elif _may_pass(touched[number], between) and not (
+            elif _may_pass(step, between) and not (
                     _is_seen(step) and any(other.effect for other in launches[at + 1:number])):
                 done[at], step = joined, None
             if step is not launches[number]:
                 del made[launches[at].args[0]]
-                touched[at], touched[number] = _touched(done[at]), _touched(step)
         if isinstance(step, Launch) and step.name in _OUTPUTS:
             made[step.args[0]] = number
         done.append(step)
     return [step for step in done if step is not None]
 
 
-def _touched(step) -> tuple[tuple, tuple]:
-    """What a step reads and writes; tuples take less than sets."""
-    return (tuple(step.reads), tuple(step.writes)) if step is not None else ((), ())
-
-
-def _may_pass(own: tuple[tuple, tuple], others: list[tuple[tuple, tuple]]) -> bool:
-    """Whether a step that reads and writes something may as well come before, or after, others."""
-    met, written = {*own[0], *own[1]}, {*own[1]}
-    return all(met.isdisjoint(writes) and written.isdisjoint(reads) for reads, writes in others)
+def _may_pass(step, others: list) -> bool:
+    """Whether a step may as well come before, or after, others."""
+    written = step.writes
+    met = step.reads | written
+    return all(met.isdisjoint(other.writes) and written.isdisjoint(other.reads)
+               for other in others)
 
 
 def _is_seen(step) -> bool:
