@@ -62,11 +62,11 @@ class Program:
 
     # -- memory that stays ---------------------------------------------------------------------
 
-    def _contents(self) -> Iterator[tuple[tuple[str, int], bytes]]:
+    def _contents(self) -> Iterator[tuple[tuple, bytes]]:
         """Layout words, constants and first contents."""
-        for number, step in enumerate(self.launches):
-            if isinstance(step, Launch) and step.words is not None:
-                yield ("words", number), array("q", step.words).tobytes()
+        for words in dict.fromkeys(step.words for step in self.launches
+                                   if isinstance(step, Launch) and step.words is not None):
+            yield ("words", words), array("q", words).tobytes()
         for number, raw in enumerate(self.constants):
             yield ("constant", number), raw
         for number, raw in self.filled.items():
@@ -77,10 +77,11 @@ class Program:
 
     def _written_data(self):
         """All of those in one block, which the program owns."""
-        data = allocate(max(1, sum(_room(raw) for _, raw in self._contents())))
+        parts = {self.at[key]: raw for key, raw in self._contents()}
+        data = allocate(max(1, sum(map(_room, parts.values()))))
         ctypes.memset(data.address, 0, data.nbytes)
-        for key, raw in self._contents():
-            ctypes.memmove(data.address + self.at[key], raw, len(raw))
+        for at, raw in parts.items():
+            ctypes.memmove(data.address + at, raw, len(raw))
         return data
 
     # -- what only its text needs: forgotten once there is code, and found again -----------------
@@ -91,12 +92,14 @@ class Program:
         return Placement(self.launches, self.sizes, {*self.results}, self.filled)
 
     @cached_property
-    def at(self) -> dict[tuple[str, int], int]:
-        """Where what the program owns is in its data."""
+    def at(self) -> dict[tuple, int]:
+        """Where what the program owns is in its data: nobody changes it, so it is there once."""
         found, size = {}, 0
+        known: dict[bytes, int] = {}
         for key, raw in self._contents():
-            found[key] = size
-            size += _room(raw)
+            found[key] = known.setdefault(raw, size)
+            if found[key] == size:
+                size += _room(raw)
         return found
 
     @cached_property

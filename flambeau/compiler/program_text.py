@@ -135,7 +135,7 @@ class ProgramText:
                 args.append(f"double {emit(f'load double, ptr {at}')}")
             elif step.words is not None and i == len(step.args) - 1:
                 words = emit(f"getelementptr i8, ptr {self._base(1)}, i64 "
-                             f"{program.at['words', number] + 8}")
+                             f"{program.at['words', step.words] + 8}")
                 args.append(f"i64 {emit(f'ptrtoint ptr {words} to i64')}")
             elif step.kernel is None and a in program.foreign_at:
                 at = emit(f"getelementptr i64, ptr %table, i64 {program.foreign_at[a]}")
