@@ -207,6 +207,7 @@ class Recorder:
         self._ranges: dict[int, tuple[int, Place, int]] = {}
         self._shared: dict = {}                 # what many launches have in common
         self._written: set[tuple[str, int]] = set()
+        self._checked: dict[tuple[str, int], set] = {}  # memory -> indices there, and their bounds
         self._live: dict[int, int] = {}         # id of a number -> its place on the path
         self._numbers: list[float] = []         # they live as long as their ids are known
         # Memory goes here when it dies, and is used again when its address means nothing any more.
@@ -340,12 +341,20 @@ class Recorder:
         if place is None:
             self.reason = self.reason or "checks an index nobody named"
             return
+        run, words = extremes_code(index)
+        known = self._checked.setdefault(place.root, set())
+        if (place, words, low, high) in known:
+            return  # on the way forward; the way back uses the same index
+        known.add((place, words, low, high))
         ends = [Place(("buffer", len(self.buffers) + k), 0) for k in (0, 1)]
         self.buffers += [8, 8]
-        run, words = extremes_code(index)
         self.launches.append(Launch(sys.intern(run.__name__), run, KERNELS[run],
                                     (*ends, place, 0), self._once(words), (0, 1)))
         self.launches.append(Check(ends[0], ends[1], low, high, refuse))
+
+    def check_anew(self) -> None:
+        """What follows runs by itself, later: indices may have been changed by then."""
+        self._checked.clear()
 
     def _called(self, array, *args):
         native = Watch.called[id(array)]
@@ -354,9 +363,13 @@ class Recorder:
                 return 0  # bounds are checked the way that programs can check them too
             if self.reason is None:
                 try:
-                    self.launches.append(self._launch(native.function, native.name, args))
+                    launch = self._launch(native.function, native.name, args)
                 except Break as why:
                     self.reason = str(why)
+                else:
+                    self.launches.append(launch)
+                    for root in self._checked.keys() & launch.writes:
+                        del self._checked[root]
         return native.unwatched(*args)
 
     def _launch(self, function, name: str, args) -> Launch:
