@@ -223,7 +223,8 @@ class Tracer(Knowing, Ending):
                 if step.reason is not None:
                     return (self._break(op, args, kwargs, step.reason),)
                 if step.baked is None or step.baked == tuple(numbers):
-                    self._expect(step, args, kwargs)
+                    if step.chain.expected:
+                        self._expect(step, args, kwargs)
                     return (self._hop(step, numbers),)
             if self.recorder is not None or self.step is self.root:
                 break
