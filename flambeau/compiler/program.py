@@ -45,13 +45,12 @@ class Program:
                                 if p.root[0] == "outside"), default=-1)
         self.numbers = 1 + max((a.index for step in launches for a in step.args
                                 if isinstance(a, Live)), default=-1)
-        # Routines, and addresses of what they read: those differ by process, but the program's code
-        # does not, so that another process finds it on disk.
-        calls = [s for step in launches for s in parts(step)
-                 if isinstance(s, Launch) and s.kernel is None]
+        # Kernels and routines, and addresses of what these read: those differ by process, but the
+        # program's code does not, so that another process finds it on disk.
+        calls = [parts(step)[0] for step in launches if not isinstance(step, Check)]
         self.routines = list(dict.fromkeys(ADDRESSES[s.function] for s in calls))
-        self.foreign = list(dict.fromkeys(
-            a for s in calls for a in s.args if type(a) is int and a > 1 << 32))
+        self.foreign = list(dict.fromkeys(a for s in calls if s.kernel is None for a in s.args
+                                          if type(a) is int and a > 1 << 32))
         self.idle = threading.Lock()    # held by who runs it
         self.checks = [step for step in launches if isinstance(step, Check)]
         self.data = self._written_data()
@@ -109,7 +108,7 @@ class Program:
 
     @cached_property
     def routine_at(self) -> dict[int, int]:
-        """Where in the table addresses of routines are."""
+        """Where in the table addresses of kernels and routines are."""
         first = self._before + len(self.foreign)
         return {a: first + k for k, a in enumerate(self.routines)}
 
@@ -201,7 +200,7 @@ class Program:
         return self
 
     def ir(self, by_name: bool = False) -> tuple[str, dict[str, int]]:
-        """The text of the program, and the code it calls: kernels, and `by_name` routines too."""
+        """The text of the program, and the code that it calls by name: all of it if `by_name`."""
         text = ProgramText(self, by_name)
         return "".join(text.pieces()), text.called
 
