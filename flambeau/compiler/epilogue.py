@@ -9,7 +9,6 @@ own over all of it afterwards.
 
 from __future__ import annotations
 
-import ctypes
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
@@ -20,7 +19,7 @@ from ..devices.cpu.assembly.conv_words import FRAME, PHASE, RESULT
 from ..devices.cpu.matmul.block import HERE, WORDS, W, near_bytes
 from ..devices.cpu.matmul.front import product_function
 from .fuse import is_pointwise
-from .tape import Launch, Place
+from .tape import Launch, Place, words_at
 
 #: steps of arithmetic that take a moment; a kernel of few of them waits for memory
 _QUICK = frozenset(("add", "sub", "mul", "neg", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and",
@@ -179,9 +178,9 @@ def _product(launch: Launch) -> Output | None:
     """The output of a product whose matrices and rows lie side by side."""
     words = _words(launch.args[-1], WORDS)
     batch, m, n, size = (words[name] for name in ("batch", "m", "n", "c_size"))
-    offsets = (ctypes.c_int64 * (4 * batch)).from_address(words["offsets"])[2::4]
-    if (m > 1 and words["c_row"] != n * size) or offsets != [
-            k * m * n * size for k in range(batch)] or not _is_whole(words):
+    offsets = words_at(words["offsets"], 4 * batch)[2::4]
+    if (m > 1 and words["c_row"] != n * size) or any(
+            offset != k * m * n * size for k, offset in enumerate(offsets)) or not _is_whole(words):
         return None
     return Output(size, batch * m * n, len(launch.args) - 1, 8 * len(WORDS), 8 * W["finish"],
                   True)
@@ -223,7 +222,7 @@ def _convolution(launch: Launch) -> Output | None:
 
 def _words(address: int, names) -> dict[str, int]:
     """Words in memory by their names."""
-    return dict(zip(names, (ctypes.c_int64 * len(names)).from_address(address), strict=True))
+    return dict(zip(names, words_at(address, len(names)), strict=True))
 
 
 #: products, their dtype of sums, and whether something is added

@@ -21,7 +21,7 @@ from .tape import Launch
 OPERANDS, STEPS = 24, 160
 #: and when it keeps so many bytes waiting that were made since it began: each of many gradients
 #: that are added up could be gone before the next is made
-LATE = 1 << 16
+LATE = 1 << 15
 
 
 def fused(launches: list, results: set[int]) -> list:

@@ -77,7 +77,7 @@ class Program:
     def _written_data(self):
         """All of those in one block, which the program owns."""
         parts = {self.at[key]: raw for key, raw in self._contents()}
-        data = allocate(max(1, sum(map(_room, parts.values()))))
+        data = reserve(max(1, sum(map(_room, parts.values()))))
         ctypes.memset(data.address, 0, data.nbytes)
         for at, raw in parts.items():
             ctypes.memmove(data.address + at, raw, len(raw))

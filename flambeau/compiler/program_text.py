@@ -28,7 +28,7 @@ class ProgramText:
         self.first = 2 + len(program.results)
         self.order = {b: 2 + k for k, b in enumerate(program.results)}
         self.lines: list[str] = []              # of the piece that is being written
-        self.glue: list[str] = []               # functions that finish pieces
+        self.glue: dict[str, str] = {}          # text of functions that finish pieces -> name
         self.called: dict[str, int] = {}
         self.declared: dict[str, str] = {}
         self.bases: dict[int, str] = {}         # words of the table that were loaded
@@ -51,8 +51,10 @@ class ProgramText:
                 self._launch(step, number)
             yield "\n".join([*self.lines, ""])
             self.lines.clear()
-        self.lines += ["  ret void", "}", *self.glue, *self.declared.values(), *_DECLARED, ""]
+        self.lines += ["  ret void", "}", *self.declared.values(), *_DECLARED, ""]
         yield "\n".join(self.lines)
+        for text, name in self.glue.items():
+            yield text.replace("@FINISH", f"@{name}")
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -161,11 +163,11 @@ class ProgramText:
 
         It is given a copy of its words, as they are the same for all who call it.
         """
-        emit, output, name = self._emit, step.output, f"finish_{len(self.glue)}"
+        emit, output = self._emit, step.output
         passed = self._given(step.then, number)
-        text, held = finish_text(name, self._code_of(step.then, passed, True), step.then, passed,
-                                 output.size)
-        self.glue.append(text)
+        text, held = finish_text("FINISH", self._code_of(step.then, passed, True), step.then,
+                                 passed, output.size)
+        name = self.glue.setdefault(text, f"finish_{len(self.glue)}")
         for k, value in enumerate((args[0], *held)):
             at = emit(f"getelementptr i64, ptr %context, i64 {k}")
             self.lines.append(f"  store {value}, ptr {at}")

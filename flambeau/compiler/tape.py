@@ -13,6 +13,7 @@ import ctypes
 import sys
 import threading
 import weakref
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -356,8 +357,8 @@ class Recorder:
         """What follows runs by itself, later: indices may have been changed by then."""
         self._checked.clear()
 
-    def _called(self, array, *args):
-        native = Watch.called[id(array)]
+    def _called(self, known_by, *args):
+        native = Watch.called[id(known_by)]
         if threading.get_ident() == self.thread:
             if native.name.startswith("within_"):
                 return 0  # bounds are checked the way that programs can check them too
@@ -384,7 +385,7 @@ class Recorder:
         if not kernel.dense:
             loops = kernel.kept + kernel.reduced
             size = 1 + loops * (1 + count) + sum(kernel.indirect)
-            words = self._once(tuple((ctypes.c_int64 * size).from_address(last - 8)))
+            words = self._once(words_at(last - 8, size))
         places = [self._operand(kernel, k, args[k], words, last) for k in range(count)]
         written = self._once(tuple(k for k, o in enumerate(kernel.operands) if o.written))
         self._written.update(places[k].root for k in written)
@@ -451,6 +452,11 @@ class Recorder:
                        for a, p in zip(args, found, strict=True)])
         return Launch(name, function, None, mixed, None, written, updates,
                       name.startswith(EFFECTS))
+
+
+def words_at(address: int, count: int) -> tuple[int, ...]:
+    """Words in memory. (For each number of them ctypes would make a type.)"""
+    return tuple(array("q", ctypes.string_at(address, 8 * count)))
 
 
 def _are_zeros(address: int, size: int) -> bool:
