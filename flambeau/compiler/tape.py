@@ -305,6 +305,10 @@ class Recorder:
         """The same object for equal ones: integers, or tuples of them."""
         return self._shared.setdefault(value, value)
 
+    def shared(self, parts: tuple) -> tuple:
+        """The same, of parts that others have in common with it."""
+        return tuple([self._once(p) if type(p) is tuple else p for p in parts])
+
     # -- listening -----------------------------------------------------------------------------
 
     def know(self, numbers, first: int) -> None:

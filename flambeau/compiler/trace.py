@@ -19,7 +19,7 @@ from ..engine.tensor import Tensor
 from .capture import Unkeyed
 from .casting import casting
 from .ending import ANOTHER_PATH, Ending
-from .hop import State, hop
+from .hop import Outside, State, hop
 from .knowing import Knowing
 from .names import changed
 from .phantom import IS_LEAF, TRACE, Phantom, state_of, traced
@@ -145,6 +145,7 @@ class Tracer(Knowing, Ending):
         self.twins: dict[int, Tensor] = {}   # the real tensors that values stand for
         self.seen: list[tuple] = []          # signature and node of what came from outside
         self.memory: dict[int, int] = {}     # its storages
+        self.met: dict[int, Outside] = {}    # what it is known by
         self.added = self.caught = 0
         self.given: list[float] = []
         self.boundaries: list[tuple] = []    # where the graph goes on beyond this segment
