@@ -19,8 +19,8 @@ from .tape import Launch
 
 #: a group stops growing at so many operands, or steps of arithmetic
 OPERANDS, STEPS = 24, 160
-#: and when it keeps so many bytes waiting that were made since it began: each of many gradients
-#: that are added up could be gone before the next is made
+#: and when it keeps so many bytes waiting that were made since it began, in more than two values:
+#: each of many gradients that are added up could be gone before the next is made
 LATE = 1 << 15
 
 
@@ -163,7 +163,8 @@ class Group:
 
     def takes(self, step: Launch, made: dict) -> bool:
         """Whether a launch may run element by element with the others."""
-        if self.size + _steps(step.kernel) > STEPS or self.late + self._late(step, made) > LATE:
+        if self.size + _steps(step.kernel) > STEPS or (
+                self.late + self._late(step, made) > max(LATE, 2 * _bytes(step, 0))):
             return False
         if sum(map(len, self.keys.values())) + len(step.kernel.operands) > OPERANDS:
             return False
