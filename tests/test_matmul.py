@@ -2,13 +2,14 @@
 
 import ctypes
 import itertools
+import sys
 import threading
 
 import numpy as np
 import pytest
 
 import flambeau
-from flambeau.devices.cpu.matmul import block, kernels
+from flambeau.devices.cpu.matmul import block, host, kernels
 from flambeau.devices.cpu.matmul.product import Cut, Matrix, Product
 
 RNG = np.random.default_rng(7)
@@ -256,3 +257,16 @@ def test_pairs_are_one_instruction_where_there_is_one():
     assembly = machine.emit_assembly(llvm.parse_assembly(text))
     loops = tile_shape().steps + 1  # over whole panels, and one by one
     assert assembly.count("vdpbf16ps") == 12 * 2 * loops
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS tells of caches another way")
+def test_sizes_of_caches_are_what_the_system_says(tmp_path, monkeypatch):
+    for name, *facts in (("index0", 1, "Data", "48K"), ("index1", 1, "Instruction", "32K"),
+                         ("index2", 2, "Unified", "2048K"), ("index3", 3, "Unified", "32768K")):
+        (tmp_path / name).mkdir()
+        for fact, value in zip(("level", "type", "size"), facts, strict=True):
+            (tmp_path / name / fact).write_text(f"{value}\n")
+    monkeypatch.setattr(host, "_CACHES", str(tmp_path))
+    assert host.caches.__wrapped__() == (48 << 10, 2 << 20)
+    monkeypatch.setattr(host, "_CACHES", str(tmp_path / "missing"))
+    assert host.caches.__wrapped__() == (1 << 15, 1 << 19)

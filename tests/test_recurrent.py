@@ -168,3 +168,38 @@ def test_wrong_sizes_are_refused():
         module(fl.randn(3, 2, 5))
     with pytest.raises(RuntimeError):
         module(fl.randn(3, 2, 4), fl.zeros(1, 3, 6))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_seen_in_the_first_step(kind, bad):
+    """Zeros times weights need not be computed, but for these."""
+    make, options = KINDS[kind]
+    module = make(3, 5, **options)
+    with fl.no_grad():
+        module.weight_hh_l0[1, 2] = bad
+    out, _ = module(fl.ones(2, 2, 3))
+    assert out[0, :, 1].isnan().all()
+    assert out[0, :, 3].isfinite().all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_before_the_first_step(kind):
+    """Zeros that are given, or that nobody gave, are the same; and they have a gradient."""
+    make, options = KINDS[kind]
+    fl.manual_seed(0)
+    module = make(6, 9, dtype=fl.float64, **options)
+    x = fl.randn(4, 3, 6, dtype=fl.float64)
+    zeros = [fl.zeros(1, 3, 9, dtype=fl.float64, requires_grad=True)
+             for _ in range(2 if kind == "lstm" else 1)]
+    out, _ = module(x, tuple(zeros) if kind == "lstm" else zeros[0])
+    assert fl.equal(out, module(x)[0])
+    nearly, _ = module(x, tuple(z + 1e-6 for z in zeros) if kind == "lstm" else zeros[0] + 1e-6)
+    out.sum().backward()
+    slope = sum(z.grad.sum() for z in zeros)
+    assert abs((nearly - out).sum().item() / 1e-6 - slope.item()) < 1e-4
+    found = {name: p.grad.clone() for name, p in module.named_parameters()}
+    module.zero_grad()
+    module(x)[0].sum().backward()
+    for name, p in module.named_parameters():
+        assert fl.equal(p.grad, found[name])

@@ -6,6 +6,8 @@
     ending     where a segment ends its program runs, and phantoms become real
     tape       what ops ask of the machine: launches on buffers
     simplify   what nobody needs is not computed
+    reorder    rows are fetched in the order in which they are needed
+    repeated   rows that a batch has several times are multiplied once
     fuse       launches that share a loop
     arrange    in which order, so that less memory is needed
     place      buffers that share bytes

@@ -19,7 +19,8 @@ from ..devices.cpu.assembly.conv_words import FRAME, PHASE, RESULT
 from ..devices.cpu.matmul.block import HERE, WORDS, W, near_bytes
 from ..devices.cpu.matmul.front import product_function
 from .fuse import is_pointwise
-from .tape import Launch, Place, words_at
+from .passing import is_seen, may_pass, touched
+from .tape import Launch, Place, integers_at
 
 #: steps of arithmetic that take a moment; a kernel of few of them waits for memory
 _QUICK = frozenset(("add", "sub", "mul", "neg", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and",
@@ -37,7 +38,7 @@ class Output(NamedTuple):
     argument: int   # which of the routine's arguments is the address of its words
     room: int       # bytes of those words
     finish: int     # the byte of them where a function goes; the next word is what it is given
-    large: bool     # whether pieces are many elements side by side
+    patient: bool   # whether a kernel that computes much may finish it
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -83,11 +84,11 @@ def finished(launches: list, results: set[int]) -> list:
         at = _maker(step, made)
         joined = None if at is None else _joined(launches[at], step, results, users)
         if at is not None and joined is not None:
-            between = [other for other in done[at + 1:] if other is not None]
-            if _may_pass(launches[at], between):
+            between = [touched(other) for other in done[at + 1:]]
+            if may_pass(touched(launches[at]), between):
                 done[at], step = None, joined
-            elif _may_pass(step, between) and not (
-                    _is_seen(step) and any(other.effect for other in launches[at + 1:number])):
+            elif may_pass(touched(step), between) and not (
+                    is_seen(step) and any(other.effect for other in launches[at + 1:number])):
                 done[at], step = joined, None
             if step is not launches[number]:
                 del made[launches[at].args[0]]
@@ -95,19 +96,6 @@ def finished(launches: list, results: set[int]) -> list:
             made[step.args[0]] = number
         done.append(step)
     return [step for step in done if step is not None]
-
-
-def _may_pass(step, others: list) -> bool:
-    """Whether a step may as well come before, or after, others."""
-    written = step.writes
-    met = step.reads | written
-    return all(met.isdisjoint(other.writes) and written.isdisjoint(other.reads)
-               for other in others)
-
-
-def _is_seen(step) -> bool:
-    """Whether what a step writes is there for others even if the program stops after it."""
-    return any(kind == "outside" for kind, _ in step.writes)
 
 
 def _maker(step, made: dict[Place, int]) -> int | None:
@@ -123,7 +111,7 @@ def _joined(first: Launch, then: Launch, results: set[int], users: Counter) -> F
     output, place = _OUTPUTS[first.name](first), first.args[0]
     if output is None or output.elements != then.args[-1] or (
             output.elements * output.size < LEAST) or not (
-            output.large or _is_light(then.kernel)):
+            output.patient or _is_light(then.kernel)):
         return None
     if then.writes & (first.reads | first.writes - {place.root}):
         return None  # other pieces are not computed yet, and need what was there
@@ -176,14 +164,20 @@ def _is_light(kernel: Kernel) -> bool:
 
 def _product(launch: Launch) -> Output | None:
     """The output of a product whose matrices and rows lie side by side."""
-    words = _words(launch.args[-1], WORDS)
+    words = words_at(launch.args[-1], WORDS)
     batch, m, n, size = (words[name] for name in ("batch", "m", "n", "c_size"))
-    offsets = words_at(words["offsets"], 4 * batch)[2::4]
+    offsets = integers_at(words["offsets"], 4 * batch)[2::4]
     if (m > 1 and words["c_row"] != n * size) or any(
             offset != k * m * n * size for k, offset in enumerate(offsets)) or not _is_whole(words):
         return None
     return Output(size, batch * m * n, len(launch.args) - 1, 8 * len(WORDS), 8 * W["finish"],
-                  True)
+                  batch * m * n * size <= patience())
+
+
+def patience() -> int:
+    """Bytes of an output up to which a kernel that computes much may finish it: it gains little,
+    and loses that where panels have to come from afar again in the meantime."""
+    return 4 * near_bytes()
 
 
 def _is_whole(words: dict[str, int]) -> bool:
@@ -201,10 +195,10 @@ def _is_whole(words: dict[str, int]) -> bool:
 def _convolution(launch: Launch) -> Output | None:
     """The output of a convolution whose samples, channels and lines lie side by side."""
     address = launch.args[-2]
-    words, begin = _words(address, RESULT.names), len(RESULT) + len(FRAME)
+    words, begin = words_at(address, RESULT.names), len(RESULT) + len(FRAME)
     if words["phases"] != 1:
         return None
-    phase = _words(address + 8 * begin, PHASE.names)
+    phase = words_at(address + 8 * begin, PHASE.names)
     side = phase["out_w"]  # of squares of results, or 1
     size, apart = 1, [("od", "out_d", 1), ("oh", "out_h", side), ("ow", "out_w", side)]
     samples = phase["cols"] // (phase["od"] * phase["oh"] * phase["ow"])
@@ -220,9 +214,9 @@ def _convolution(launch: Launch) -> Output | None:
                   8 * (begin + len(PHASE)), 8 * RESULT.place["finish"], False)
 
 
-def _words(address: int, names) -> dict[str, int]:
+def words_at(address: int, names) -> dict[str, int]:
     """Words in memory by their names."""
-    return dict(zip(names, words_at(address, len(names)), strict=True))
+    return dict(zip(names, integers_at(address, len(names)), strict=True))
 
 
 #: products, their dtype of sums, and whether something is added

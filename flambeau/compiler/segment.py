@@ -13,6 +13,8 @@ from .fuse import fused
 from .overlap import overlapping
 from .phantom import GRAPH, traced
 from .program import Program
+from .reorder import in_order
+from .repeated import multiplied_once
 from .simplify import needed
 from .tape import Place
 
@@ -228,8 +230,10 @@ class Step:
         results = sorted({r.place.root[1] for _, r in kept if r.place.root[0] == "buffer"}
                          | {*saved})
         launches = needed(chain.launches[:self.end], {*results})
+        launches, buffers = multiplied_once(*in_order(launches, chain.buffers, {*results}),
+                                            {*results})
         launches = finished(fused(launches, {*results}), {*results})
-        program = Program(launches, chain.buffers, chain.constants,
+        program = Program(launches, buffers, chain.constants,
                           _used(chain.filled, launches, results), results, chain.keep)
         written = sorted({number for step in launches for kind, number in step.writes
                           if kind == "outside"})

@@ -130,10 +130,12 @@ WRITES: dict[str, tuple[int, ...]] = {
     "attention_backward_": (0, 1, 2),
     "lstm_forward_":       (0, 1, 2, 3, 4, 5, 6),
     "gru_forward_":        (0, 1, 2, 3, 4, 5, 6),
-    "rnn_forward_":        (0, 1, 2, 3, 4, 5, 6),
+    "rnn_tanh_forward_":   (0, 1, 2, 3, 4, 5, 6),
+    "rnn_relu_forward_":   (0, 1, 2, 3, 4, 5, 6),
     "lstm_backward_":      (0, 1, 2, 3),
     "gru_backward_":       (0, 1, 2, 3),
-    "rnn_backward_":       (0, 1, 2, 3),
+    "rnn_tanh_backward_":  (0, 1, 2, 3),
+    "rnn_relu_backward_":  (0, 1, 2, 3),
     "copy_rows":           (0,),
     "transposed_copy":     (0,),
     "join_rows_":          (0,),
@@ -146,22 +148,32 @@ WRITES: dict[str, tuple[int, ...]] = {
     "fill_dropout":        (1, 2),
     "fill_":               (1,),
     "twister_shuffle":     (1,),
+    "repeats_":            (0, 1, 2, 3),
+    "expand_rows_":        (0,),
+    "fold_rows_":          (0,),
+    "add_rows_":           (0,),
 }  # fmt: skip
 
 #: of what it writes and reads that may be one memory, if nobody reads it afterwards: positions
 REPLACES: dict[str, tuple[int, ...]] = {
-    "lstm_backward_": (0, 1, 5),  # slopes of gates, and the gates
-    "gru_backward_":  (0, 5),
-    "rnn_backward_":  (0, 1, 5),
+    "lstm_backward_":     (0, 1, 5),  # slopes of gates, and the gates
+    "gru_backward_":      (0, 5),
+    "rnn_tanh_backward_": (0, 1, 5),
+    "rnn_relu_backward_": (0, 1, 5),
 }  # fmt: skip
-#: of what it writes, what it reads before: states, and forwards what the input gave to the gates
+#: of what it writes, what it reads before: states, forwards what the input gave to the gates, rows
 UPDATES: dict[str, tuple[int, ...]] = {
-    "lstm_forward_":  (0, 5, 6),
-    "gru_forward_":   (0, 5),
-    "rnn_forward_":   (0, 5),
-    "lstm_backward_": (2, 3),
-    "gru_backward_":  (2,),
-    "rnn_backward_":  (2,),
+    "lstm_forward_":      (0, 5, 6),
+    "gru_forward_":       (0, 5),
+    "rnn_tanh_forward_":  (0, 5),
+    "rnn_relu_forward_":  (0, 5),
+    "lstm_backward_":     (2, 3),
+    "gru_backward_":      (2,),
+    "rnn_tanh_backward_": (2,),
+    "rnn_relu_backward_": (2,),
+    "expand_rows_":       (0,),
+    "fold_rows_":         (0,),
+    "add_rows_":          (0,),
 }  # fmt: skip
 
 
@@ -389,7 +401,7 @@ class Recorder:
         if not kernel.dense:
             loops = kernel.kept + kernel.reduced
             size = 1 + loops * (1 + count) + sum(kernel.indirect)
-            words = self._once(words_at(last - 8, size))
+            words = self._once(integers_at(last - 8, size))
         places = [self._operand(kernel, k, args[k], words, last) for k in range(count)]
         written = self._once(tuple(k for k, o in enumerate(kernel.operands) if o.written))
         self._written.update(places[k].root for k in written)
@@ -458,8 +470,8 @@ class Recorder:
                       name.startswith(EFFECTS))
 
 
-def words_at(address: int, count: int) -> tuple[int, ...]:
-    """Words in memory. (For each number of them ctypes would make a type.)"""
+def integers_at(address: int, count: int) -> tuple[int, ...]:
+    """Words in memory; for each number of them ctypes would make a type."""
     return tuple(array("q", ctypes.string_at(address, 8 * count)))
 
 

@@ -28,7 +28,10 @@ class Plan:
         starts = [0, *accumulate(sizes)]
         steps = list(zip(starts, sizes, strict=False))
         dtype = x.dtype
-        self.layout = kernel.Layout(kind, dtype, units, steps[::-1] if reverse else steps, sizes[0])
+        # carried to the states before the first step on the way back, and not
+        self.layout, self.short = (
+            kernel.Layout(kind, dtype, units, steps[::-1] if reverse else steps, sizes[0], carried)
+            for carried in (True, False))
         self.each = signature(dtype, (starts[-1], units))
         self.gates = signature(dtype, (starts[-1], self.cell.gates * units))
         self.state = signature(dtype, (sizes[0], units))
@@ -131,11 +134,15 @@ class RecurrentBack:
         x, w_ih, w_hh = inputs[0], inputs[1 + count], inputs[2 + count]
         g_out = engine.zeros_of(plan.each) if g[0] is None else engine.contiguous(g[0])
         states = [engine.zeros_of(plan.state) if part is None else _copy(part) for part in g[1:]]
+        to_states = node.parents[1:1 + count]
+        layout = plan.short if to_states == (None,) * count else plan.layout
         slopes, inner = empty(plan.gates), engine.contiguous(w_hh)
         other = empty(plan.gates) if cell.apart else slopes
         plan.backward(slopes.ptr, other.ptr, states[0].ptr, states[1].ptr if cell.paired else 0,
                       g_out.ptr, gates.ptr, _address(extra), before.ptr, _address(before_c),
-                      inner.ptr, plan.layout.address)
+                      inner.ptr, layout.address)
+        if layout is plan.short:
+            states = [None] * count
         return self._parts(node.parents, x, w_ih, slopes, other, before, states)
 
     def _parts(self, parents, x, w_ih, slopes, other, before, states):

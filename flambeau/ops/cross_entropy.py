@@ -63,7 +63,7 @@ def entropy_slopes(rows, x: each, target: once, weight: along, g: once, divisor:
     """The gradient of the logits."""
     here = _chosen(rows, target)
     own = _weight_of_target(rows, x, target, weight)
-    likely = e.call("exp", x - lse)
+    likely = e.call("exp_falling", x - lse)  # rounding may lift it above 0, but hardly
     if smoothing is None:
         slope = own * e.where(here, likely - 1, likely)
     else:

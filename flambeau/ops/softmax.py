@@ -47,7 +47,7 @@ def log_shares(rows, x: each):
 @row_program
 def log_shares_slopes(rows, g: each, out: each):
     """The gradient of what logarithms of shares were taken of."""
-    return rows.each(g - exp(out) * rows.sum(g))
+    return rows.each(g - e.call("exp_falling", out) * rows.sum(g))
 
 
 def _rows(program, *tensors, dim):

@@ -36,9 +36,10 @@ from .tiles import (
     transposed_panels,
 )
 
-_WORDS = ("steps", "table", "units", "slices", "parts", "grain", "scratch")
-#: room behind the pointers for where a step is, and for the one that is taken next
-_STEP = ("first", "rows", "next_first", "next_rows")
+_WORDS = ("steps", "table", "units", "slices", "parts", "grain", "scratch", "carried")
+#: room behind the pointers for where a step is, for the one that is taken next, and for whether the
+#: state before it is nothing but zeros
+_STEP = ("first", "rows", "next_first", "next_rows", "still")
 
 _POINTERS = {
     "forward": ("gates", "extra", "out", "before", "before_c", "state", "cell", "weight", "bias"),
@@ -48,11 +49,14 @@ _POINTERS = {
 
 
 class Layout:
-    """The words of a run over sequences: steps as (first row, rows) in the order they are taken."""
+    """The words of a run over sequences: steps as (first row, rows) in the order they are taken.
+
+    The way back is carried to the states before the first step, or ends there.
+    """
 
     __slots__ = ("address", "table", "words")
 
-    def __init__(self, kind: str, dtype: dt.dtype, units: int, steps, rows: int):
+    def __init__(self, kind: str, dtype: dt.dtype, units: int, steps, rows: int, carried: bool):
         panel, gates = Lanes(dtype).panel, KINDS[kind].gates
         slices = -(-units // panel)
         parts = min(max(1, rows // tile_rows()), -(-_PIECES // slices))
@@ -61,7 +65,7 @@ class Layout:
         pieces = slices * parts
         grain = -(-_RANGE // each) if each * pieces >= _SHARED else pieces
         words = [len(steps), self.table.buffer_info()[0], units, slices, parts, grain,
-                 gates * slices * panel * units * dtype.itemsize]
+                 gates * slices * panel * units * dtype.itemsize, int(carried)]
         work = sum(n for _, n in steps) * gates * units * units
         self.words = array("q", [work >> 4, *words])
         self.address = self.words.buffer_info()[0] + 8
@@ -84,7 +88,7 @@ def _module(name: str, way: str, kind: str, dtype_name: str) -> str:
     functions = product_functions(lanes)
     if way == "forward":
         functions += [transposed_panels(lanes), *(_gates(lanes, cell, p) for p in (False, True)),
-                      _slice(lanes, cell), _forward(name, lanes, cell)]
+                      _slice(lanes, cell), _largest(lanes), _forward(name, lanes, cell)]
     else:
         functions += [copied_panels(lanes), *(_gates_back(lanes, cell, p) for p in (False, True)),
                       _slice_back(lanes, cell), _backward(name, lanes, cell)]
@@ -306,13 +310,21 @@ def _slice(lanes: Lanes, cell: Kind) -> Code:
         gates = code.at(here.rows_at(code, "gates", first, cell.gates), offset)
         before = here.rows_at(code, "before", first)
         extra = code.at(here.rows_at(code, "extra", first), offset)
-        for k in range(cell.gates):
-            packed = code.at(here.p["panels"], (code.add(code.mul(here.w["slices"], k), p), across))
-            apart = cell.apart and k == cell.gates - 1
-            code.product(extra if apart else code.at(gates, (k, here.pitch)),
-                         here.pitch if apart else wide, before, here.pitch, lanes.size, packed,
-                         panel, across, here.w["units"], rows, code.least(room, lanes.panel),
-                         FRESH if apart else ADDED)
+
+        def products():
+            for k in range(cell.gates):
+                packed = code.at(here.p["panels"],
+                                 (code.add(code.mul(here.w["slices"], k), p), across))
+                apart = cell.apart and k == cell.gates - 1
+                code.product(extra if apart else code.at(gates, (k, here.pitch)),
+                             here.pitch if apart else wide, before, here.pitch, lanes.size, packed,
+                             panel, across, here.w["units"], rows, code.least(room, lanes.panel),
+                             FRESH if apart else ADDED)
+
+        if cell.apart:  # a gate's part of the state is kept, zeros or not
+            products()
+        else:
+            code.when(code.emit(f"icmp eq i64 {here.step['still']}, 0"), products)
         pointers = [gates, extra, code.at(here.rows_at(code, "out", first), offset),
                     code.at(before, offset), code.at(here.rows_at(code, "before_c", first), offset),
                     code.at(here.rows_at(code, "state", begin), offset),
@@ -350,6 +362,43 @@ def _share(code: Code, here: _Context, body: str) -> None:
                 ("i64", code.mul(here.w["slices"], here.w["parts"])), ("i64", here.w["grain"]))
 
 
+def _largest(lanes: Lanes) -> Code:
+    """@largest: of so many elements the largest magnitude, as bits."""
+    code = Code("largest", "ptr %x, i64 %count, ptr %found", lanes)
+    whole, many = lanes.whole, lanes.wholes
+    positive = (1 << 8 * lanes.size - 1) - 1
+
+    def larger(type_: str, place: str, most: str) -> str:
+        size = code.emit(f"and {type_} {code.load(place, type_)}, "
+                         + (f"splat ({whole} {positive})" if type_ == many else str(positive)))
+        name = f"llvm.umax.v{lanes.width}{whole}" if type_ == many else f"llvm.umax.{whole}"
+        return code.call(name, type_, [(type_, size), (type_, most)])
+
+    even = code.integer("and", "%count", -lanes.width)
+    vector, = code.loop("0", even, str(lanes.width), [(many, "zeroinitializer")], lambda i, most: [
+        larger(many, code.at("%x", (i, lanes.size)), *most)])
+    one = code.call(f"llvm.vector.reduce.umax.v{lanes.width}{whole}", whole, [(many, vector)])
+    one, = code.loop(even, "%count", "1", [(whole, one)], lambda i, most: [
+        larger(whole, code.at("%x", (i, lanes.size)), *most)])
+    code.store(one, "%found", whole)
+    return code
+
+
+def _is_still(code: Code, rows: str, panels: str, size: str) -> str:
+    """Whether the state is nothing but zeros, which stay that times any of the packed weights."""
+    lanes, infinite = code.lanes, {4: 0x7F800000, 8: 0x7FF0000000000000}[code.lanes.size]
+    code.do(f"%found = alloca {lanes.whole}")
+
+    def largest(place: str, count: str) -> str:
+        code.invoke("largest", ("ptr", place), ("i64", count), ("ptr", "%found"))
+        return code.load("%found", lanes.whole)
+
+    zeros = code.emit(f"icmp eq {lanes.whole} {largest('%state', rows)}, 0")
+    count = code.integer("sdiv", size, lanes.size)
+    finite = code.emit(f"icmp ult {lanes.whole} {largest(panels, count)}, {infinite}")
+    return code.emit(f"and i1 {zeros}, {finite}")
+
+
 def _forward(name: str, lanes: Lanes, cell: Kind) -> Code:
     code, here, panels = _begin(name, "forward", lanes)
     code.declare("llvm.memcpy.p0.p0.i64", "void", ["ptr", "ptr", "i64", "i1"])
@@ -361,6 +410,8 @@ def _forward(name: str, lanes: Lanes, cell: Kind) -> Code:
                     ("i64", pitch), ("i64", units), ("i64", units), (lanes.one, "1.0"))
 
     table = code.emit(f"inttoptr i64 {here.w['table']} to ptr")
+    still = _is_still(code, code.mul(code.word(table, 1), units), panels,
+                      code.mul(packed, cell.gates))
 
     def step(i, _):
         row = code.at(table, (i, 16))
@@ -368,7 +419,9 @@ def _forward(name: str, lanes: Lanes, cell: Kind) -> Code:
         for to, from_ in [("before", "state")] + [("before_c", "cell")] * cell.paired:
             code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {code.at(f'%{to}', (first, pitch))}, "
                     f"ptr %{from_}, i64 {code.mul(rows, pitch)}, i1 false)")
-        _put_step(code, "forward", {"first": first, "rows": rows, "next_rows": 0})
+        skipped = code.emit(f"and i1 {still}, {code.emit(f'icmp eq i64 {i}, 0')}")
+        _put_step(code, "forward", {"first": first, "rows": rows, "next_rows": 0,
+                                    "still": code.emit(f"zext i1 {skipped} to i64")})
         _share(code, here, "slice")
         return []
 
@@ -470,10 +523,11 @@ def _backward(name: str, lanes: Lanes, cell: Kind) -> Code:
         outside = code.emit(f"icmp slt i64 {at}, 0")
         rows = code.emit(f"select i1 {outside}, i64 0, i64 {code.word(place, 1)}")
         first = code.word(place, 0)
-        _put_step(code, "backward", dict(zip(_STEP, (*carried, first, rows), strict=True)))
+        _put_step(code, "backward", dict(zip(_STEP, (*carried, first, rows, 0), strict=True)))
         _share(code, here, "slice_back")
         return [first, rows]
 
-    code.loop("0", code.add(here.w["steps"], 1), "1", [("i64", "0"), ("i64", "0")], step)
+    rounds = code.add(here.w["steps"], here.w["carried"])
+    code.loop("0", rounds, "1", [("i64", "0"), ("i64", "0")], step)
     code.do(f"call void @flambeau_scratch_give(ptr {panels})")
     return code

@@ -17,6 +17,8 @@ from .registers import many_registers, tile_shape
 
 #: vectors of a tile: with rows of them, as many vectors of B and one of A they fill the registers
 VECTORS = 2
+#: rows from the one that is copied to the one that is fetched
+_AHEAD = 12
 #: how a product starts: from nothing, from what is there, from what is there times a factor per row
 FRESH, ADDED, SCALED = 0, 1, 2
 
@@ -168,6 +170,11 @@ class Code(Writer):
     def invoke(self, name: str, *args: tuple[str, str]) -> None:
         self.do(f"call void @{name}({', '.join(f'{t} {v}' for t, v in args)})")
 
+    def fetch(self, place: str, write: bool = False) -> None:
+        """Have a line of memory near when it is needed."""
+        self.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
+        self.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
+
     def product(self, c, ldc, a, down, along, b, ldb, across, inner, rows, cols, mode,
                 factors="null") -> None:
         """C[rows, cols] (+)= A[rows, inner] B[inner, cols]; `across` leads to B's next panel."""
@@ -234,9 +241,8 @@ def _tile(panel: _Panel, rows: int) -> Code:
         a.append(code.at(a[-1], "%down"))
         c.append(code.at(c[-1], "%ldc"))
     places = {(r, v): code.at(c[r], v * step) if v else c[r] for r, v in grid}
-    code.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
     for place in places.values():  # C is needed at the end, and often comes from far
-        code.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 3, i32 1)")
+        code.fetch(place, write=True)
 
     def some(times: int):
         """So many rows of B."""
@@ -397,6 +403,8 @@ def transposed_panels(lanes: Lanes) -> Code:
                          (half, width * size))
 
         def square(d, _):
+            for source in sources:  # rows are short: hardware does not see which come next
+                code.fetch(code.at(source, (width, "%down"), (d, size)))
             values = turned(code, [code.load(code.at(s, (d, size))) for s in sources])
             for k, value in enumerate(values):
                 code.store(code.arithmetic("fmul", value, factor),
@@ -434,6 +442,9 @@ def copied_panels(lanes: Lanes) -> Code:
 
         def copy(read):
             def row(r, _):
+                later = code.at(source, (code.add(r, _AHEAD), "%down"))
+                for byte in range(0, pitch, 64):
+                    code.fetch(code.at(later, byte))
                 for v in range(VECTORS):
                     code.store(read(code.at(source, (r, "%down"), v * step), v),
                                code.at(target, (r, pitch), v * step))

@@ -43,7 +43,7 @@ _ARGUMENTS = "ptr %a, ptr %v, ptr %c, ptr %d, i64 %rows, i64 %columns, ptr %spar
 
 def near_bytes() -> int:
     """Bytes of C that are finished together: a part of the second cache."""
-    return caches()[1] // 2
+    return caches()[1] // 8
 
 
 def block_text(tile: Tile, name: str, finishing: bool) -> tuple[str, dict]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -74,15 +75,34 @@ def host_tile(dtype: str) -> Tile:
     return Tile(dtype, shape.rows, shape.vectors, jit().bits // 8 // ELEMENT[dtype][1])
 
 
+#: where Linux tells of the caches of a core
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+#: and what macOS calls them, by level
+_SYSCTL = {"1": b"hw.l1dcachesize", "2": b"hw.l2cachesize"}
+
+
 def _cache_bytes(level: str, default: int) -> int:
-    try:
-        return os.sysconf(f"SC_{level}_CACHE_SIZE") or default
-    except (AttributeError, ValueError, OSError):
-        return default
+    """The size of a core's cache for data, by what the system says of it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if sys.platform == "darwin":
+            size, room = ctypes.c_int64(), ctypes.c_size_t(8)
+            found = ctypes.CDLL(None).sysctlbyname(
+                _SYSCTL[level], ctypes.byref(size), ctypes.byref(room), None, ctypes.c_size_t(0))
+            return default if found else size.value or default
+        for name in os.listdir(_CACHES):
+            if name.startswith("index"):
+                told = [_told(f"{_CACHES}/{name}/{fact}") for fact in ("level", "type", "size")]
+                if told[0] == level and told[1] in ("Data", "Unified"):
+                    return int(told[2].removesuffix("K")) << 10
+    return default
+
+
+def _told(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read().strip()
 
 
 @functools.cache
 def caches() -> tuple[int, int]:
     """Bytes of a core's first and second level of cache for data."""
-    return (max(1 << 14, _cache_bytes("LEVEL1_DCACHE", 1 << 15)),
-            max(1 << 17, _cache_bytes("LEVEL2", 1 << 19)))
+    return max(1 << 14, _cache_bytes("1", 1 << 15)), max(1 << 17, _cache_bytes("2", 1 << 19))

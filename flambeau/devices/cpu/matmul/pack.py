@@ -25,7 +25,8 @@ ARGUMENTS = ("ptr %from, i64 %lane, i64 %step, i64 %lanes, i64 %k, ptr %to, i64 
 _MEMORY = {"float32": ("float", 4), "float64": ("double", 8), "float16": ("half", 2),
            "bfloat16": ("i16", 2)}
 _TOGETHER = 4  # panels that are copied at a time
-_AHEAD = 12  # rows from the one being copied to the one being fetched: they may be pages apart
+_AHEAD = 24  # rows from the one being copied to the one being fetched: they may be pages apart
+_GROUPS = 2  # and groups of lanes, where those are transposed
 
 
 class Pack:
@@ -134,11 +135,13 @@ class Pack:
     def _thin_rows(self, together: int, base: str, to: str, apart: str) -> None:
         w = self.w
         ahead = w.mul("%step", _AHEAD)
+        lines = -(-together * self.t.rows * self.size // 64)
 
         def body(_, at):
             source, panel = at
-            w.call("llvm.prefetch.p0", "void", [
-                ("ptr", w.at(source, ahead)), ("i32", "0"), ("i32", "3"), ("i32", "1")])
+            later = w.at(source, ahead)
+            for line in range(lines):
+                self._fetch(w.at(later, 64 * line))
             for _ in range(together):
                 self.store(self.lanes_at(source), panel)
                 source, panel = w.at(source, apart), w.at(panel, "%panel")
@@ -169,8 +172,7 @@ class Pack:
         def body(_, at):
             later = w.at(at[0], ahead)
             for line in range(lines):
-                w.call("llvm.prefetch.p0", "void", [
-                    ("ptr", w.at(later, 64 * line)), ("i32", "0"), ("i32", "3"), ("i32", "1")])
+                self._fetch(w.at(later, 64 * line))
             found = [self.lanes_at(w.at(at[0], v * t.lanes * self.size), mask) for v in vectors]
             panel = at[1]
             for v, value in zip(vectors, found, strict=True):
@@ -211,6 +213,7 @@ class Pack:
 
         def body(k, at):
             byte = w.mul(k, self.size)
+            self._fetch_next_lanes(w.at(base, byte), k)
             for column in self._turned([w.at(row, byte) for row in rows]):
                 self.store(column, at[0])
                 at = [w.at(at[0], "%pitch")]
@@ -218,6 +221,25 @@ class Pack:
 
         (rest,) = w.loop(0, whole, q, body, [("ptr", to)])
         self._one_by_one(rows, whole, rest)
+
+    def _fetch_next_lanes(self, place: str, k: str) -> None:
+        """What lanes after these will read at this k: each line once, when its turn comes.
+
+        A row may be a few lines long only, too short for hardware to see where reading goes on.
+        """
+        w, q = self.w, self.quad
+        turns = 64 // (q * self.size)  # quads of a line
+        turn = w.op("and", w.op("udiv", k, q), turns - 1)
+        lanes = w.mul(w.least(self.t.lanes, "%lanes"), _GROUPS)
+        row = w.at(place, w.mul(w.add(lanes, turn), "%lane"))
+        for _ in range(max(1, self.t.lanes // turns)):
+            self._fetch(row)
+            row = w.at(row, w.mul(turns, "%lane"))
+
+    def _fetch(self, place: str) -> None:
+        """Have a line in the second cache: the first can wait for a few at a time only."""
+        self.w.call("llvm.prefetch.p0", "void", [
+            ("ptr", place), ("i32", "0"), ("i32", "2"), ("i32", "1")])
 
     def _turned(self, places: list[str]) -> list[str]:
         """A quad of k from every lane, as a vector of lanes for every k of it."""

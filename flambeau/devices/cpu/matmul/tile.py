@@ -140,7 +140,9 @@ class _Tile:
         self.c_rows = self.rows_from("%c", self.word("c_row"))
         w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
         for row in self.c_rows:
-            w.do(f"call void @llvm.prefetch.p0(ptr {row}, i32 1, i32 3, i32 1)")
+            for byte in range(0, self.k.vectors * t.lanes * self.out_size, 64):
+                w.do(f"call void @llvm.prefetch.p0(ptr {w.at(row, byte) if byte else row}, "
+                     "i32 1, i32 3, i32 1)")
         values = [("i64", "0"), ("ptr", "%v")]
         values += [(t.vector, "zeroinitializer")] * len(self.places)
         done = "0"
