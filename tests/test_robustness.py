@@ -10,9 +10,11 @@ import stat
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
+from flambeau.devices.cpu import cache
 from flambeau.devices.cpu.cache import seal
 
 # The result does not depend on luck: a step of training whose numbers are known.
@@ -246,6 +248,29 @@ def test_the_cache_is_bounded(copied):
     print(count > store.size()[0], store.size()[1] <= size // 2, store.clear() > 0, store.size())
     """
     assert run(code, copied) == "True True True (0, 0)"
+
+
+def test_what_is_put_into_a_full_cache_makes_room(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache, "LIMIT_BYTES", 1 << 14)
+    monkeypatch.setattr(os, "urandom", bytes)  # it looks every time, not one in 256
+    store = cache.Cache("")
+    for k in range(200):
+        store.put(store.key(str(k)), bytes(256))
+    assert 1 << 13 < store.size()[1] <= 1 << 14
+
+
+def test_what_is_used_stays(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_CACHE", str(tmp_path))
+    store = cache.Cache("")
+    keys = [store.key(str(k)) for k in range(10)]
+    for days, key in enumerate(keys, 2):
+        store.put(key, bytes(1000))
+        long_ago = time.time() - 86400 * days
+        os.utime(tmp_path / key, (long_ago, long_ago))
+    assert store.get(keys[-1]) == bytes(1000)
+    store.trim(2500)
+    assert [key for key in keys if store.get(key)] == [keys[0], keys[-1]]
 
 
 # -- processes ------------------------------------------------------------------------------------

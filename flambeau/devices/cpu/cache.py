@@ -11,11 +11,12 @@ import contextlib
 import hashlib
 import os
 import re
+import time
 
 from ..switches import switch
 
 LIMIT_BYTES = 512 << 20
-_DIGEST = 32
+_DIGEST, _DAY = 32, 86400
 _OURS = re.compile(r"[0-9a-f]{64}|\.new-.*")
 
 
@@ -63,12 +64,17 @@ class Cache:
         """The code kept under a key; None if there is none or it is damaged."""
         if self.root is None:
             return None
+        path = os.path.join(self.root, key)
         try:
             # Without a buffer all of it is read to where it stays.
-            with open(os.path.join(self.root, key), "rb", buffering=0) as file:
+            with open(path, "rb", buffering=0) as file:
                 digest, code = file.read(_DIGEST), file.read()
+                age = time.time() - os.fstat(file.fileno()).st_mtime
         except OSError:
             return None
+        if age > _DAY:  # its time tells when it was last of use, to the day
+            with contextlib.suppress(OSError):
+                os.utime(path)
         return code if seal(key, code) == digest else None
 
     def put(self, key: str, code: bytes) -> None:
@@ -81,6 +87,8 @@ class Cache:
                 with open(temporary, "xb", opener=_private) as file:
                     file.write(seal(key, code) + code)
                 os.replace(temporary, os.path.join(self.root, key))
+                if os.urandom(1)[0] == 0:  # now and then: it has to look at all there is
+                    self.trim()
             except OSError:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
@@ -99,8 +107,9 @@ class Cache:
         found = self.entries()
         return len(found), sum(e.stat().st_size for e in found)
 
-    def trim(self, limit: int = LIMIT_BYTES) -> None:
-        """Drop the entries least recently written until the rest fits the limit."""
+    def trim(self, limit: int | None = None) -> None:
+        """Drop the entries least recently used until the rest fits the limit."""
+        limit = LIMIT_BYTES if limit is None else limit
         with contextlib.suppress(OSError):
             found = sorted(self.entries(), key=lambda e: e.stat().st_mtime)
             total = sum(e.stat().st_size for e in found)
