@@ -256,7 +256,7 @@ class Capture:
         for k, change in step.changes:
             self.change(k, change)
         step.parent = self.step
-        return self.step.grow(key, step)
+        return self.step.grow(recorder.shared(key), step)
 
     def _coded(self, a):
         if isinstance(a, Tensor):

@@ -9,7 +9,6 @@ own over all of it afterwards.
 
 from __future__ import annotations
 
-import ctypes
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
@@ -21,7 +20,7 @@ from ..devices.cpu.matmul.block import HERE, WORDS, W, near_bytes
 from ..devices.cpu.matmul.front import product_function
 from .fuse import is_pointwise
 from .passing import is_seen, may_pass, touched
-from .tape import Launch, Place
+from .tape import Launch, Place, integers_at
 
 #: steps of arithmetic that take a moment; a kernel of few of them waits for memory
 _QUICK = frozenset(("add", "sub", "mul", "neg", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and",
@@ -81,20 +80,18 @@ def finished(launches: list, results: set[int]) -> list:
     done: list = []
     made: dict[Place, int] = {}     # where an output lies -> which of `done` makes it
     users = Counter(root for step in launches for root in {p.root for _, p in step.places()})
-    met = [touched(step) for step in launches]
     for number, step in enumerate(launches):
         at = _maker(step, made)
         joined = None if at is None else _joined(launches[at], step, results, users)
         if at is not None and joined is not None:
-            between = met[at + 1:number]
-            if may_pass(met[at], between):
+            between = [touched(other) for other in done[at + 1:]]
+            if may_pass(touched(launches[at]), between):
                 done[at], step = None, joined
-            elif may_pass(met[number], between) and not (
+            elif may_pass(touched(step), between) and not (
                     is_seen(step) and any(other.effect for other in launches[at + 1:number])):
                 done[at], step = joined, None
             if step is not launches[number]:
                 del made[launches[at].args[0]]
-                met[at], met[number] = touched(done[at]), touched(step)
         if isinstance(step, Launch) and step.name in _OUTPUTS:
             made[step.args[0]] = number
         done.append(step)
@@ -169,9 +166,9 @@ def _product(launch: Launch) -> Output | None:
     """The output of a product whose matrices and rows lie side by side."""
     words = words_at(launch.args[-1], WORDS)
     batch, m, n, size = (words[name] for name in ("batch", "m", "n", "c_size"))
-    offsets = (ctypes.c_int64 * (4 * batch)).from_address(words["offsets"])[2::4]
-    if (m > 1 and words["c_row"] != n * size) or offsets != [
-            k * m * n * size for k in range(batch)] or not _is_whole(words):
+    offsets = integers_at(words["offsets"], 4 * batch)[2::4]
+    if (m > 1 and words["c_row"] != n * size) or any(
+            offset != k * m * n * size for k, offset in enumerate(offsets)) or not _is_whole(words):
         return None
     return Output(size, batch * m * n, len(launch.args) - 1, 8 * len(WORDS), 8 * W["finish"],
                   batch * m * n * size <= patience())
@@ -219,7 +216,7 @@ def _convolution(launch: Launch) -> Output | None:
 
 def words_at(address: int, names) -> dict[str, int]:
     """Words in memory by their names."""
-    return dict(zip(names, (ctypes.c_int64 * len(names)).from_address(address), strict=True))
+    return dict(zip(names, integers_at(address, len(names)), strict=True))
 
 
 #: products, their dtype of sums, and whether something is added

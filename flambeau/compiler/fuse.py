@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 from ..core import expr as ex
 from ..core.kernel import Fold, Kernel, Operand, Store, verify
@@ -18,19 +19,20 @@ from .tape import Launch
 
 #: a group stops growing at so many operands, or steps of arithmetic
 OPERANDS, STEPS = 24, 160
+#: and when it keeps so many bytes waiting that were made since it began, in more than two values:
+#: each of many gradients that are added up could be gone before the next is made
+LATE = 1 << 15
 
 
 def fused(launches: list, results: set[int]) -> list:
     """Launches with neighbours merged where they can be."""
     groups = _grouped(launches)
     done = []
-    with Progress(sum(isinstance(item, Group) and item.is_several for item in groups)) as progress:
+    with Progress(sum(isinstance(item, Group) for item in groups)) as progress:
         readers = Counter(root for item in groups for root in item.reads)
         for item in groups:
             if not isinstance(item, Group):
                 done.append(item)
-            elif not item.is_several:
-                done.append(item.launches[0])
             else:
                 progress.advance()
                 done.extend(item.merged(results, readers))
@@ -38,18 +40,19 @@ def fused(launches: list, results: set[int]) -> list:
 
 
 def _grouped(launches: list) -> list:
-    """Launches in order, pointwise neighbours as groups."""
+    """Launches in order, pointwise neighbours as groups of several, or with a fold."""
     done: list = []
     waiting: list[Group] = []
+    made: dict = {}  # root -> the number of the launch that wrote it last
 
     def close(group: Group) -> None:
         waiting.remove(group)
-        group.close()
-        done.append(group)
+        done.append(group.closed())
 
-    for step in launches:
+    for number, step in enumerate(launches):
         loops = _loops(step)
-        home = _home(step, loops, waiting)
+        home = _home(step, loops, waiting, made)
+        made |= dict.fromkeys(step.writes, number)
         for group in list(waiting):
             if group is home or not group.conflicts(step):
                 continue
@@ -62,9 +65,9 @@ def _grouped(launches: list) -> list:
         if step is None:
             continue
         if home is not None:
-            home.add(step)
+            home.add(step, made)
         elif loops is not None:
-            waiting.append(Group(step, loops))
+            waiting.append(Group(step, loops, number))
         else:
             done.append(step)
     for group in list(waiting):
@@ -72,7 +75,7 @@ def _grouped(launches: list) -> list:
     return done
 
 
-def _home(step, loops, waiting) -> Group | None:
+def _home(step, loops, waiting, made: dict) -> Group | None:
     """The group that a launch joins: the last it has to do with, or else the last that takes it.
 
     Groups that wait have nothing to do with each other; all others that the launch has to do with
@@ -80,7 +83,7 @@ def _home(step, loops, waiting) -> Group | None:
     """
     if loops is None:
         return None
-    found = [group for group in waiting if group.loops == loops and group.takes(step)]
+    found = [group for group in waiting if group.loops == loops and group.takes(step, made)]
     related = [group for group in found if group.conflicts(step)]
     return (related or found or [None])[-1]
 
@@ -124,35 +127,44 @@ class Access:
 class Group:
     """Pointwise launches over the same loops, and perhaps the fold that they lead to."""
 
-    def __init__(self, step: Launch, loops):
-        self.loops = loops
+    __slots__ = ("fold", "keys", "late", "launches", "loops", "number", "size", "written")
+
+    def __init__(self, step: Launch, loops, number: int):
+        self.loops, self.number = loops, number
         self.launches: list[Launch] = []
         self.fold: Launch | None = None
         self.keys: dict[tuple, set] = {}  # root -> how it is accessed
         self.written: set = set()
-        self.size = 0
-        self.add(step)
+        self.size = self.late = 0
+        self.add(step, {})
 
-    def close(self) -> None:
-        """Nothing is added any more."""
+    def closed(self) -> Group | Launch:
+        """What is left where nothing is added any more: a launch if there is but one."""
+        if len(self.launches) == 1 and self.fold is None:
+            return self.launches[0]
         self.keys.clear()
+        self.written.clear()
+        return self
 
-    @property
-    def is_several(self) -> bool:
-        """Whether there is anything to put together."""
-        return len(self.launches) > 1 or self.fold is not None
-
-    def add(self, step: Launch) -> None:
+    def add(self, step: Launch, made: dict) -> None:
         self.launches.append(step)
+        self.late += self._late(step, made)
         for k in range(len(step.kernel.operands)):
             access = Access(step, k)
             self.keys.setdefault(access.place.root, set()).add(access.key)
         self.written |= step.writes
         self.size += _steps(step.kernel)
 
-    def takes(self, step: Launch) -> bool:
+    def _late(self, step: Launch, made: dict) -> int:
+        """Bytes that a launch reads and that others have made since the group began."""
+        roots = {root for root in step.reads if root not in self.keys
+                 and made.get(root, -1) > self.number}
+        return sum(_bytes(step, k) for k, place in step.places() if place.root in roots)
+
+    def takes(self, step: Launch, made: dict) -> bool:
         """Whether a launch may run element by element with the others."""
-        if self.size + _steps(step.kernel) > STEPS:
+        if self.size + _steps(step.kernel) > STEPS or (
+                self.late + self._late(step, made) > max(LATE, 2 * _bytes(step, 0))):
             return False
         if sum(map(len, self.keys.values())) + len(step.kernel.operands) > OPERANDS:
             return False
@@ -191,31 +203,33 @@ class Group:
         own = {root for step in self.launches for root in step.reads}
         return own | (self.fold.reads if self.fold is not None else set())
 
-    @property
-    def writes(self) -> set:
-        return self.written | (self.fold.writes if self.fold is not None else set())
-
     def merged(self, results: set[int], readers: Counter) -> list[Launch]:
         """All of it as one launch; values that nobody reads elsewhere are not stored.
 
         readers: of how many groups and launches each root is read.
         """
         own = self.reads
-        merger = _Merger()
-        for step in self.launches:
-            merger.take(step)
+        made = dict.fromkeys(step.args[store.operand].root for step in self.launches
+                             for store in step.kernel.stages[0][1])
 
         def needed(also: set | frozenset = frozenset()) -> list:
-            return [root for root in merger.values
+            return [root for root in made
                     if root[0] == "outside" or root[1] in results or root in also
                     or readers[root] > (root in own)]
 
-        if self.fold is None:
-            return [merger.pointwise(needed(), self.launches[0])]
-        if needed():  # others want the values too: the fold reads what is stored
-            stored = merger.pointwise(needed(self.fold.reads), self.launches[0])
-            return [stored, self.fold]
-        return [merger.folded(self.fold)]
+        stored = needed()
+        if self.fold is not None and not stored:
+            return [_Merger(self.launches, len(self.fold.written)).folded(self.fold)]
+        if self.fold is not None:  # others want the values too: the fold reads what is stored
+            stored = needed(self.fold.reads)
+        whole = _Merger(self.launches, len(stored)).pointwise(stored, self.launches[0])
+        return [whole] if self.fold is None else [whole, self.fold]
+
+
+def _bytes(step: Launch, k: int) -> int:
+    """Bytes of an operand, if it has an element for each that the kernel makes."""
+    count = step.args[-1] if step.words is None else step.words[0]
+    return count * step.kernel.operands[k].dtype.itemsize
 
 
 def _steps(kernel: Kernel) -> int:
@@ -233,12 +247,15 @@ def _size(e, seen=None) -> int:
 class _Merger:
     """Collects operands, parameters and the values of places while launches are put together."""
 
-    def __init__(self) -> None:
+    def __init__(self, launches: list[Launch], written: int) -> None:
+        self.first = written                    # the operands that are read come after those
         self.inputs: dict[tuple, int] = {}
         self.accesses: list[Access] = []
         self.params: list = []
         self.numbers: list = []
         self.values: dict[tuple, tuple] = {}    # root -> (expr, access)
+        for step in launches:
+            self._take(step)
 
     def leaves(self, step: Launch) -> dict:
         """What stands in place of a launch's own inputs and parameters."""
@@ -259,14 +276,14 @@ class _Merger:
         return found
 
     def _input(self, access: Access):
-        """An operand that is read; numbered from 1000 until it is known how many are written."""
+        """An operand that is read."""
         number = self.inputs.get(access.key)
         if number is None:
             number = self.inputs[access.key] = len(self.accesses)
             self.accesses.append(access)
-        return ex.input(1000 + number, access.dtype.compute)
+        return ex.input(self.first + number, access.dtype.compute)
 
-    def take(self, step: Launch) -> None:
+    def _take(self, step: Launch) -> None:
         leaves = self.leaves(step)
         made = {}
         for store in step.kernel.stages[0][1]:
@@ -275,13 +292,7 @@ class _Merger:
             made[access.place.root] = (value, access)
         self.values.update(made)
 
-    def _numbered(self, exprs, first: int):
-        """Exprs with inputs numbered after the written operands."""
-        final = {ex.input(1000 + n, a.dtype.compute): ex.input(first + n, a.dtype.compute)
-                 for n, a in enumerate(self.accesses)}
-        return [ex.substitute(e, final) for e in exprs]
-
-    def _launch(self, kernel: Kernel, written: list[Access], words, last) -> Launch:
+    def _launch(self, kernel: Kernel, written: Sequence[Access], words, last) -> Launch:
         verify(kernel)
         function = compile_kernel(kernel)
         kernel = KERNELS.get(function, kernel)  # that of the first of its kind
@@ -290,9 +301,7 @@ class _Merger:
                       (*places, *self.numbers, last), words, tuple(range(len(written))))
 
     def pointwise(self, needed, model: Launch) -> Launch:
-        values = [self.values[root] for root in needed]
-        exprs = self._numbered([v for v, _ in values], len(values))
-        written = [a for _, a in values]
+        exprs, written = zip(*[self.values[root] for root in needed], strict=True)
         operands = tuple(Operand(a.dtype, a.step, k < len(written))
                          for k, a in enumerate((*written, *self.accesses)))
         stores = tuple(Store(k, e) for k, e in enumerate(exprs))
@@ -312,13 +321,12 @@ class _Merger:
         stages: list = []
         for kind, payload in old.stages:
             if kind == "fold":
-                start, step, merge = (tuple(self._numbered(
-                    [ex.substitute(e, leaves) for e in part], len(written)))
-                    for part in (payload.start, payload.step, payload.merge))
+                start, step, merge = (tuple([ex.substitute(e, leaves) for e in part])
+                                      for part in (payload.start, payload.step, payload.merge))
                 stages.append((kind, Fold(start, step, merge)))
             else:
-                stages.append((kind, tuple(Store(s.operand, *self._numbered(
-                    [ex.substitute(s.value, leaves)], len(written))) for s in payload)))
+                stages.append((kind, tuple([Store(s.operand, ex.substitute(s.value, leaves))
+                                            for s in payload])))
         operands = (*[old.operands[k] for k in fold.written],
                     *[Operand(a.dtype, a.step) for a in self.accesses])
         kernel = Kernel(operands, tuple(self.params), old.kept, old.reduced, old.lanes,

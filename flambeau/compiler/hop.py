@@ -61,6 +61,10 @@ class Constant:
         self.value = value
 
 
+#: one for several calls: there are few of them, and many calls
+constant = functools.lru_cache(maxsize=256, typed=True)(Constant)
+
+
 class Listed:
     """A list or a tuple among the arguments, with tensors in it."""
 

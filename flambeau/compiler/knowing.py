@@ -8,12 +8,15 @@ from ..core.dtype import dtype
 from ..engine.modes import modes
 from ..engine.tensor import Size, Tensor
 from .capture import Unkeyed
-from .hop import Constant, Listed, Outside, Record
+from .hop import Constant, Listed, Outside, Record, constant
 from .phantom import Phantom, plain, state_of, traced
 from .segment import Step
 
 #: arguments that are known by their value
 _VALUES = (bool, int, str, bytes, complex, type(None), type(Ellipsis), type)
+
+#: and are given to many calls
+_SHARED = (bool, int, str, type(None))
 
 
 def is_plain(value) -> bool:
@@ -30,6 +33,7 @@ class Knowing:
     step: Step
     known: dict[int, int]
     memory: dict[int, int]
+    met: dict[int, Outside]
     seen: list[tuple]
     given: list[float]
     caught: int
@@ -108,15 +112,25 @@ class Knowing:
         """What an argument is known by at a glance; None if that is not enough."""
         if isinstance(a, Tensor):
             code = self.known[id(a)]
-            return code if code >= 0 else Outside(-1 - code, a)
+            return code if code >= 0 else self._met(-1 - code, a)
         if type(a) is float:
             return float if step.baked is None else Constant(a)
+        if a.__class__ in _SHARED:
+            return constant(a)
         if is_plain(a):
             return Constant(copy.copy(a))
         if type(a) in (list, tuple) and not any([type(v) in (list, tuple) for v in a]):
             parts = [self._expected(step, v) for v in a]
             return None if None in parts else Listed(type(a), parts)
         return None
+
+    def _met(self, number: int, x: Tensor) -> Outside:
+        """What a tensor from outside is known by: the same for all calls that it is given to."""
+        found = self.met.get(number)
+        if found is None or found.tensor is not x or found.node is not x.node or (
+                found.sig is not traced(x.sig)):
+            found = self.met[number] = Outside(number, x)
+        return found
 
     def _catch_up(self) -> None:
         """Fill in what is not looked at on the way that is expected."""

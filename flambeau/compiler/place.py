@@ -7,6 +7,9 @@ is done with an element when it writes there and nobody reads that afterwards.
 
 from __future__ import annotations
 
+import itertools
+from array import array
+
 from ..core import expr as ex
 from ..core.kernel import Kernel, stage_exprs
 from .fuse import Access
@@ -23,9 +26,9 @@ class Placement:
     """Offsets of buffers, by when they are first and last used; all by the buffers' numbers."""
 
     def __init__(self, launches, buffers: list[int], results: set[int], filled: dict[int, bytes]):
-        self.first = [UNUSED] * len(buffers)
-        self.last = [UNUSED] * len(buffers)
-        written: set[int] = set()
+        unused = array("q", [UNUSED]) * len(buffers)
+        self.first, self.last = unused[:], unused[:]
+        written, movable = bytearray(len(buffers)), bytearray(len(buffers))
         for when, step in enumerate(launches):
             for _, place in step.places():
                 kind, b = place.root
@@ -33,22 +36,25 @@ class Placement:
                     if self.first[b] == UNUSED:
                         self.first[b] = when
                     self.last[b] = when
-            written |= {number for kind, number in step.writes if kind == "buffer"}
+            for kind, b in step.writes:
+                if kind == "buffer":
+                    written[b] = True
         #: buffers that hold what Python put there and nothing else
-        self.constant = {b for b in filled if b not in written and b not in results}
+        self.constant = {b for b in filled if not written[b] and b not in results}
         #: where a buffer is, in the arena or in the result that hosts it
-        self.offsets = [UNUSED] * len(buffers)
+        self.offsets = unused
         self.hosts: dict[int, int] = {}
-        self.rooms = [-(-size // _ALIGN) * _ALIGN for size in buffers]
-        movable = [b for b, when in enumerate(self.first)
-                   if when != UNUSED and b not in results and b not in self.constant]
-        instead = self._in_place(launches, {*movable} - filled.keys(), buffers)
+        self.rooms = array("q", [-(-size // _ALIGN) * _ALIGN for size in buffers])
+        for b, when in enumerate(self.first):
+            movable[b] = when != UNUSED and b not in results and b not in self.constant
+        instead = self._in_place(launches, movable, filled, buffers)
         # The memory of a result is first used in this order.
         hosts = sorted((self.first[r], r) for r in results if self.first[r] != UNUSED)
         arena: list[int] = []
         guests: dict[int, list[int]] = {r: [] for _, r in hosts}
-        movable.sort(key=lambda b: (-buffers[b], b))
-        for b in movable:
+        large_first = sorted(itertools.compress(itertools.count(), movable),
+                             key=lambda b: -buffers[b])
+        for b in large_first:
             if self.rooms[b] >= HOSTED and self._hosted(b, hosts, guests, buffers):
                 continue
             self.offsets[b] = self._gap(b, arena, instead.get(b, ()))
@@ -85,19 +91,19 @@ class Placement:
             offset = max(offset, high)
         return offset
 
-    def _in_place(self, launches, movable: set[int], buffers) -> dict[int, set[int]]:
+    def _in_place(self, launches, movable, filled, buffers) -> dict[int, tuple[int, ...]]:
         """For buffers those whose place they may take in the launch that begins the one and ends
         the other, and the other way round."""
-        found: dict[int, set[int]] = {}
+        found: dict[int, tuple[int, ...]] = {}
         for when, step in enumerate(launches):
             if not isinstance(step, Launch):
                 continue
-            ends = {b: walk for b, walk in _walks(step).items() if b in movable}
+            ends = {b: walk for b, walk in _walks(step).items() if movable[b] and b not in filled}
             for new in [b for b in ends if self.first[b] == when]:
                 for old in [b for b in ends if self.last[b] == when and self.first[b] < when]:
                     if ends[new] == ends[old] and buffers[new] == buffers[old]:
-                        found.setdefault(new, set()).add(old)
-                        found.setdefault(old, set()).add(new)
+                        found[new] = (*found.get(new, ()), old)
+                        found[old] = (*found.get(old, ()), new)
         return found
 
 

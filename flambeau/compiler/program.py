@@ -45,13 +45,12 @@ class Program:
                                 if p.root[0] == "outside"), default=-1)
         self.numbers = 1 + max((a.index for step in launches for a in step.args
                                 if isinstance(a, Live)), default=-1)
-        # Routines, and addresses of what they read: those differ by process, but the program's code
-        # does not, so that another process finds it on disk.
-        calls = [s for step in launches for s in parts(step)
-                 if isinstance(s, Launch) and s.kernel is None]
+        # Kernels and routines, and addresses of what these read: those differ by process, but the
+        # program's code does not, so that another process finds it on disk.
+        calls = [parts(step)[0] for step in launches if not isinstance(step, Check)]
         self.routines = list(dict.fromkeys(ADDRESSES[s.function] for s in calls))
-        self.foreign = list(dict.fromkeys(
-            a for s in calls for a in s.args if type(a) is int and a > 1 << 32))
+        self.foreign = list(dict.fromkeys(a for s in calls if s.kernel is None for a in s.args
+                                          if type(a) is int and a > 1 << 32))
         self.idle = threading.Lock()    # held by who runs it
         self.checks = [step for step in launches if isinstance(step, Check)]
         self.data = self._written_data()
@@ -62,11 +61,11 @@ class Program:
 
     # -- memory that stays ---------------------------------------------------------------------
 
-    def _contents(self) -> Iterator[tuple[tuple[str, int], bytes]]:
+    def _contents(self) -> Iterator[tuple[tuple, bytes]]:
         """Layout words, constants and first contents."""
-        for number, step in enumerate(self.launches):
-            if isinstance(step, Launch) and step.words is not None:
-                yield ("words", number), array("q", step.words).tobytes()
+        for words in dict.fromkeys(step.words for step in self.launches
+                                   if isinstance(step, Launch) and step.words is not None):
+            yield ("words", words), array("q", words).tobytes()
         for number, raw in enumerate(self.constants):
             yield ("constant", number), raw
         for number, raw in self.filled.items():
@@ -77,10 +76,11 @@ class Program:
 
     def _written_data(self):
         """All of those in one block, which the program owns."""
-        data = allocate(max(1, sum(_room(raw) for _, raw in self._contents())))
+        parts = {self.at[key]: raw for key, raw in self._contents()}
+        data = reserve(max(1, sum(map(_room, parts.values()))))
         ctypes.memset(data.address, 0, data.nbytes)
-        for key, raw in self._contents():
-            ctypes.memmove(data.address + self.at[key], raw, len(raw))
+        for at, raw in parts.items():
+            ctypes.memmove(data.address + at, raw, len(raw))
         return data
 
     # -- what only its text needs: forgotten once there is code, and found again -----------------
@@ -91,12 +91,14 @@ class Program:
         return Placement(self.launches, self.sizes, {*self.results}, self.filled)
 
     @cached_property
-    def at(self) -> dict[tuple[str, int], int]:
-        """Where what the program owns is in its data."""
+    def at(self) -> dict[tuple, int]:
+        """Where what the program owns is in its data: nobody changes it, so it is there once."""
         found, size = {}, 0
+        known: dict[bytes, int] = {}
         for key, raw in self._contents():
-            found[key] = size
-            size += _room(raw)
+            found[key] = known.setdefault(raw, size)
+            if found[key] == size:
+                size += _room(raw)
         return found
 
     @cached_property
@@ -106,7 +108,7 @@ class Program:
 
     @cached_property
     def routine_at(self) -> dict[int, int]:
-        """Where in the table addresses of routines are."""
+        """Where in the table addresses of kernels and routines are."""
         first = self._before + len(self.foreign)
         return {a: first + k for k, a in enumerate(self.routines)}
 
@@ -198,7 +200,7 @@ class Program:
         return self
 
     def ir(self, by_name: bool = False) -> tuple[str, dict[str, int]]:
-        """The text of the program, and the code it calls: kernels, and `by_name` routines too."""
+        """The text of the program, and the code that it calls by name: all of it if `by_name`."""
         text = ProgramText(self, by_name)
         return "".join(text.pieces()), text.called
 

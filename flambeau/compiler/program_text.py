@@ -1,7 +1,7 @@
 """A program as LLVM IR: its launches in order, on addresses that it finds in a table.
 
 The table holds where the arena and the program's own data are, then the results, tensors from
-outside, numbers, and what differs from process to process: addresses of plans and of routines.
+outside, numbers, and what differs from process to process: addresses of plans and of code.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _DECLARED = ("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
 
 
 class ProgramText:
-    """Writes one program; routines are called by name, or else through the table."""
+    """Writes one program; kernels and routines are called by name, or else through the table."""
 
     def __init__(self, program, by_name: bool):
         self.program, self.by_name = program, by_name
         self.first = 2 + len(program.results)
         self.order = {b: 2 + k for k, b in enumerate(program.results)}
         self.lines: list[str] = []              # of the piece that is being written
-        self.glue: list[str] = []               # functions that finish pieces
+        self.glue: dict[str, str] = {}          # text of functions that finish pieces -> name
         self.called: dict[str, int] = {}
         self.declared: dict[str, str] = {}
         self.bases: dict[int, str] = {}         # words of the table that were loaded
@@ -51,8 +51,10 @@ class ProgramText:
                 self._launch(step, number)
             yield "\n".join([*self.lines, ""])
             self.lines.clear()
-        self.lines += ["  ret void", "}", *self.glue, *self.declared.values(), *_DECLARED, ""]
+        self.lines += ["  ret void", "}", *self.declared.values(), *_DECLARED, ""]
         yield "\n".join(self.lines)
+        for text, name in self.glue.items():
+            yield text.replace("@FINISH", f"@{name}")
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -121,7 +123,8 @@ class ProgramText:
         args = self._given(launch, number)
         if isinstance(step, Finished):
             self._finish_with(step, number, args)
-        self.lines.append(f"  call void {self._code_of(launch, args)}({', '.join(args)})")
+        code = self._code_of(launch, args, self.by_name)
+        self.lines.append(f"  call void {code}({', '.join(args)})")
 
     def _given(self, step: Launch, number: int) -> list[str]:
         """Arguments of a launch, each with its type."""
@@ -135,7 +138,7 @@ class ProgramText:
                 args.append(f"double {emit(f'load double, ptr {at}')}")
             elif step.words is not None and i == len(step.args) - 1:
                 words = emit(f"getelementptr i8, ptr {self._base(1)}, i64 "
-                             f"{program.at['words', number] + 8}")
+                             f"{program.at['words', step.words] + 8}")
                 args.append(f"i64 {emit(f'ptrtoint ptr {words} to i64')}")
             elif step.kernel is None and a in program.foreign_at:
                 at = emit(f"getelementptr i64, ptr %table, i64 {program.foreign_at[a]}")
@@ -144,10 +147,10 @@ class ProgramText:
                 args.append(_scalar(step, i, a))
         return args
 
-    def _code_of(self, step: Launch, args: list[str]) -> str:
-        """What a launch calls."""
+    def _code_of(self, step: Launch, args: list[str], by_name: bool) -> str:
+        """What a launch calls. Through the table the code of the program is a quarter smaller."""
         address = ADDRESSES[step.function]
-        if step.kernel is None and not self.by_name:
+        if not by_name:
             return self._base(self.program.routine_at[address])
         symbol = _code_name(step)
         self.called[symbol] = address
@@ -160,11 +163,11 @@ class ProgramText:
 
         It is given a copy of its words, as they are the same for all who call it.
         """
-        emit, output, name = self._emit, step.output, f"finish_{len(self.glue)}"
+        emit, output = self._emit, step.output
         passed = self._given(step.then, number)
-        text, held = finish_text(name, self._code_of(step.then, passed), step.then, passed,
-                                 output.size)
-        self.glue.append(text)
+        text, held = finish_text("FINISH", self._code_of(step.then, passed, True), step.then,
+                                 passed, output.size)
+        name = self.glue.setdefault(text, f"finish_{len(self.glue)}")
         for k, value in enumerate((args[0], *held)):
             at = emit(f"getelementptr i64, ptr %context, i64 {k}")
             self.lines.append(f"  store {value}, ptr {at}")

@@ -152,6 +152,7 @@ def rehearse(tracer, wanting) -> Reverse | None:
     for boundary, _ in ends:
         boundary.parents = ()
     first = recorder.outside
+    recorder.check_anew()
     given = {k: _stand_in(twins[k], recorder) for k in outputs}
     try:
         for node, group in _groups(twins, outputs):

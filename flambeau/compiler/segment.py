@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +45,16 @@ class Same:
 
 
 #: the same objects for all paths: there are many calls, and few numbers
-same = functools.cache(Same)
+_values: list[Same] = []
+_others: list[Same] = []  # from -1 on
+
+
+def same(code: int) -> Same:
+    """What stands for a tensor that is known already."""
+    known, number = (_values, code) if code >= 0 else (_others, -1 - code)
+    while len(known) <= number:
+        known.append(Same(len(known) if code >= 0 else -1 - len(known)))
+    return known[number]
 
 
 class Several:
@@ -71,6 +79,7 @@ class Chain:
         self.filled: dict[int, bytes] = {}
         self.keep: list = []
         self.homes: list = []               # where tensors from outside lay, see overlap.py
+        self.expected = False               # whether calls are remembered, to be told at a glance
 
     def add(self, recorder) -> None:
         """Take over what one op launched."""
@@ -208,6 +217,8 @@ class Step:
     def build(self, live: tuple[int, ...], report) -> Variant:
         """The program that ends here and leaves these values."""
         chain, values, stop = self.chain, self.final(), self.stopped()
+        for step in self.path():  # from the next call on: until now there was enough to remember
+            step.chain.expected = True
         kept = [(k, values[k]) for k in with_bases(live, values)]
         wanting = [k for k, r in kept if r.wants]
         saved: list[int] = []

@@ -13,6 +13,7 @@ import ctypes
 import sys
 import threading
 import weakref
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -219,6 +220,7 @@ class Recorder:
         self._ranges: dict[int, tuple[int, Place, int]] = {}
         self._shared: dict = {}                 # what many launches have in common
         self._written: set[tuple[str, int]] = set()
+        self._checked: dict[tuple[str, int], set] = {}  # memory -> indices there, and their bounds
         self._live: dict[int, int] = {}         # id of a number -> its place on the path
         self._numbers: list[float] = []         # they live as long as their ids are known
         # Memory goes here when it dies, and is used again when its address means nothing any more.
@@ -315,6 +317,10 @@ class Recorder:
         """The same object for equal ones: integers, or tuples of them."""
         return self._shared.setdefault(value, value)
 
+    def shared(self, parts: tuple) -> tuple:
+        """The same, of parts that others have in common with it."""
+        return tuple([self._once(p) if type(p) is tuple else p for p in parts])
+
     # -- listening -----------------------------------------------------------------------------
 
     def know(self, numbers, first: int) -> None:
@@ -352,23 +358,35 @@ class Recorder:
         if place is None:
             self.reason = self.reason or "checks an index nobody named"
             return
+        run, words = extremes_code(index)
+        known = self._checked.setdefault(place.root, set())
+        if (place, words, low, high) in known:
+            return  # on the way forward; the way back uses the same index
+        known.add((place, words, low, high))
         ends = [Place(("buffer", len(self.buffers) + k), 0) for k in (0, 1)]
         self.buffers += [8, 8]
-        run, words = extremes_code(index)
         self.launches.append(Launch(sys.intern(run.__name__), run, KERNELS[run],
                                     (*ends, place, 0), self._once(words), (0, 1)))
         self.launches.append(Check(ends[0], ends[1], low, high, refuse))
 
-    def _called(self, array, *args):
-        native = Watch.called[id(array)]
+    def check_anew(self) -> None:
+        """What follows runs by itself, later: indices may have been changed by then."""
+        self._checked.clear()
+
+    def _called(self, known_by, *args):
+        native = Watch.called[id(known_by)]
         if threading.get_ident() == self.thread:
             if native.name.startswith("within_"):
                 return 0  # bounds are checked the way that programs can check them too
             if self.reason is None:
                 try:
-                    self.launches.append(self._launch(native.function, native.name, args))
+                    launch = self._launch(native.function, native.name, args)
                 except Break as why:
                     self.reason = str(why)
+                else:
+                    self.launches.append(launch)
+                    for root in self._checked.keys() & launch.writes:
+                        del self._checked[root]
         return native.unwatched(*args)
 
     def _launch(self, function, name: str, args) -> Launch:
@@ -383,7 +401,7 @@ class Recorder:
         if not kernel.dense:
             loops = kernel.kept + kernel.reduced
             size = 1 + loops * (1 + count) + sum(kernel.indirect)
-            words = self._once(tuple((ctypes.c_int64 * size).from_address(last - 8)))
+            words = self._once(integers_at(last - 8, size))
         places = [self._operand(kernel, k, args[k], words, last) for k in range(count)]
         written = self._once(tuple(k for k, o in enumerate(kernel.operands) if o.written))
         self._written.update(places[k].root for k in written)
@@ -450,6 +468,11 @@ class Recorder:
                        for a, p in zip(args, found, strict=True)])
         return Launch(name, function, None, mixed, None, written, updates,
                       name.startswith(EFFECTS))
+
+
+def integers_at(address: int, count: int) -> tuple[int, ...]:
+    """Words in memory; for each number of them ctypes would make a type."""
+    return tuple(array("q", ctypes.string_at(address, 8 * count)))
 
 
 def _are_zeros(address: int, size: int) -> bool:

@@ -19,7 +19,7 @@ from ..engine.tensor import Tensor
 from .capture import Unkeyed
 from .casting import casting
 from .ending import ANOTHER_PATH, Ending
-from .hop import State, hop
+from .hop import Outside, State, hop
 from .knowing import Knowing
 from .names import changed
 from .phantom import IS_LEAF, TRACE, Phantom, state_of, traced
@@ -145,6 +145,7 @@ class Tracer(Knowing, Ending):
         self.twins: dict[int, Tensor] = {}   # the real tensors that values stand for
         self.seen: list[tuple] = []          # signature and node of what came from outside
         self.memory: dict[int, int] = {}     # its storages
+        self.met: dict[int, Outside] = {}    # what it is known by
         self.added = self.caught = 0
         self.given: list[float] = []
         self.boundaries: list[tuple] = []    # where the graph goes on beyond this segment
@@ -223,7 +224,8 @@ class Tracer(Knowing, Ending):
                 if step.reason is not None:
                     return (self._break(op, args, kwargs, step.reason),)
                 if step.baked is None or step.baked == tuple(numbers):
-                    self._expect(step, args, kwargs)
+                    if step.chain.expected:
+                        self._expect(step, args, kwargs)
                     return (self._hop(step, numbers),)
             if self.recorder is not None or self.step is self.root:
                 break

@@ -66,7 +66,8 @@ class Cache:
             return None
         path = os.path.join(self.root, key)
         try:
-            with open(path, "rb") as file:
+            # Without a buffer all of it is read to where it stays.
+            with open(path, "rb", buffering=0) as file:
                 digest, code = file.read(_DIGEST), file.read()
                 age = time.time() - os.fstat(file.fileno()).st_mtime
         except OSError:

@@ -8,7 +8,6 @@ mapping of its own, which is returned to the system when too much lies idle.
 from __future__ import annotations
 
 import ctypes
-import functools
 import mmap
 
 from .bridge import BUFFER_IR, STORAGE_IR, THUNK_IR, Watch, make_storage_type
@@ -122,10 +121,12 @@ def allocate(nbytes: int):
 
 
 def reserve(nbytes: int):
-    """A storage that is held for long: if it is large, no larger than that, and no part of the free
-    lists. (In a larger one the system may give whole huge pages for a few bytes at its end.)"""
+    """A storage that is held for long, so nothing is made besides: if it is large, it is no larger
+    than that, and no part of the free lists. (In a larger one the system may give whole huge pages
+    for a few bytes at its end.)"""
     if nbytes < LARGE:
-        return allocate(nbytes)
+        size, pool = size_class(nbytes), pool_of(nbytes)
+        return pool.pop() if pool else _block(_cut(size), size, pool, None)
     mapping, address = _large(nbytes, nbytes)
     return adopt(address, nbytes, mapping)
 
@@ -140,25 +141,35 @@ def adopt(address: int, nbytes: int, owner):
 def return_pages(storage) -> None:
     """Return the whole pages of a storage of ours to the system: its contents are lost, not its
     place. Few are not worth a call."""
-    first = -(-storage.address // mmap.PAGESIZE) * mmap.PAGESIZE
-    room = (storage.address + storage.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
+    _return(storage.address, storage.address + storage.nbytes)
+
+
+def _return(start: int, end: int) -> None:
+    """Return the whole pages between two addresses."""
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    room = (end - first) // mmap.PAGESIZE * mmap.PAGESIZE
     if room >= FEW_PAGES * mmap.PAGESIZE and hasattr(mmap, "MADV_DONTNEED"):
-        _library().madvise(ctypes.c_void_p(first), ctypes.c_size_t(room), mmap.MADV_DONTNEED)
-
-
-@functools.cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
+        # The process is one library to Python, its own interface a part of it.
+        ctypes.pythonapi.madvise(ctypes.c_void_p(first), ctypes.c_size_t(room), mmap.MADV_DONTNEED)
 
 
 def return_idle_pages() -> None:
-    """Return to the system what lies in free lists, for it will not be needed soon."""
+    """Return to the system what lies in free lists, for it will not be needed soon.
+
+    Small blocks that lie side by side are returned together.
+    """
     release()
-    for size, pool in list(_pools.items()):
-        idle = []  # nobody else may take what is being emptied
-        while size >= FEW_PAGES * mmap.PAGESIZE and pool:
+    idle = []  # nobody else may take what is being emptied
+    for pool in list(_pools.values()):
+        while pool:
             idle.append(pool.pop())
-            return_pages(idle[-1])
+    start = end = 0
+    for low, high in sorted((block.address, block.address + block.nbytes) for block in idle):
+        if low != end:
+            _return(start, end)
+            start = low
+        end = high
+    _return(start, end)
 
 
 def idle_bytes() -> int:
