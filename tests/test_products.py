@@ -235,3 +235,21 @@ def test_distances_of_rows(first, second):
     assert torch.autograd.gradcheck(torch.cdist, (x, y))
     torch.cdist(x, x).sum().backward()
     assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("equation", "shapes"), [
+    ("i,j->ij", ((3,), (4,))), ("i,j->ji", ((3,), (4,))), ("ij,j->ij", ((3, 4), (4,))),
+    ("ij,ji->ij", ((3, 4), (4, 3))), ("ab,cd->acbd", ((2, 3), (4, 5))), ("i,i->i", ((1,), (3,))),
+    ("b...,b->b...", ((2, 3, 4), (2,))), ("ij->ji", ((3, 4),)), ("ij->", ((3, 4),)),
+    ("ijk->ki", ((2, 3, 4),)), ("ii->i", ((4, 4),)), ("ba", ((3, 4),)),
+    ("ij,k->kij", ((0, 2), (3,)))])
+def test_einsum_without_products_of_matrices(equation, shapes):
+    """Twice, as what was met before goes another way."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s) for s in shapes]
+    for _ in range(2):
+        found = torch.einsum(equation, *map(torch.tensor, arrays))
+        want = np.einsum(equation, *arrays)
+        assert found.shape == want.shape and np.allclose(found.numpy(), want)
+    with pytest.raises(RuntimeError, match="does not appear"):
+        torch.einsum("ij->k", torch.ones(2, 2))
