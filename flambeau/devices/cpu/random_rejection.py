@@ -62,7 +62,7 @@ def dirichlet(rng, concentrations, dtype="float32"):
 
 @functools.cache
 def choosing(dtype: str):
-    """Routines: whether weights are fit (0 if so), the race of each row, and the search of shares."""
+    """Routines: whether weights are fit (0 if so), the race of each row, a search of shares."""
     names = (f"weights_{dtype}", f"race_{dtype}", f"lookup_{dtype}")
     found = machine_code("choices", names, dtype)
     return tuple(found[name] for name in names)
