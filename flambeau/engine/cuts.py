@@ -65,7 +65,7 @@ def _rolled(sig, shift: int, dim: int | None = None):
 
 def _in_order(op: Op, otherwise):
     """contiguous: of what is so already, the tensor itself."""
-    def front(x, memory_format=fm.contiguous_format):
+    def front(x, memory_format=fm.contiguous_format) -> Tensor:
         if type(x) is Tensor and x.sig.contiguous and memory_format is fm.contiguous_format:
             return x
         return otherwise(x, memory_format)

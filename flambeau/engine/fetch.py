@@ -371,7 +371,7 @@ def _pad(op: Op, otherwise):
         plan.function(out.ptr, x.ptr, *plan.numbers)
         return out
 
-    def front(input, pad, mode="constant", value=None):
+    def front(input, pad, mode="constant", value=None) -> Tensor:
         if mode == "constant" and type(pad) is tuple and Tensor in PLAIN:
             return constant.run(input, pad, 0 if value is None else value)
         if value is not None or type(pad) is not tuple:

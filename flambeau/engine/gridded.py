@@ -61,7 +61,7 @@ def _sampled(x, grid, *how) -> Tensor | None:
 
 def _sampler(op: Op, otherwise):
     """grid_sampler_2d, whose modes are numbers."""
-    def front(*args, **kwargs):
+    def front(*args, **kwargs) -> Tensor:
         bound = bind(op, args, kwargs)
         x, grid = bound["input"], bound["grid"]
         out = _sampled(x, grid, int(bound["interpolation_mode"]), int(bound["padding_mode"]),
@@ -81,7 +81,8 @@ _NUMBERS = ({"bilinear": 0, "nearest": 1}, {"zeros": 0, "border": 1, "reflection
 
 def _by_name(op: Op, otherwise):
     """grid_sample, where nothing is recorded."""
-    def front(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+    def front(input, grid, mode="bilinear", padding_mode="zeros",
+              align_corners=None) -> Tensor:
         if not (modes.grad and (getattr(input, "node", 1) is not None
                                 or getattr(grid, "node", 1) is not None)):
             way, padding = _NUMBERS[0].get(mode), _NUMBERS[1].get(padding_mode)
