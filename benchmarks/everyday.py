@@ -48,7 +48,14 @@ conv(img) | attention(b3, b3, b3) | encoder(b3) | pool(img) | upsample(img) | tr
 model(x) | train() | adam.step() | torch.autograd.grad((leaf * leaf).sum(), leaf)
 model.state_dict() | nn.utils.clip_grad_norm_(parameters, 1.) | nn.Linear(32, 32) | repr(v)
 f'{x[0, 0]:.3f}' | (logits.argmax(1) == labels).float().mean().item() | torch.linalg.inv(w)
-torch.fft.rfft(v)
+torch.fft.rfft(v) | torch.fft.rfft(x) | torch.arange(0, 10, 2) | torch.arange(0., 1., .1)
+x[[0, 2, 4]] | x[:, [1, 2]] | x.to('cpu') | x.contiguous() | x.kthvalue(3) | x % 2
+torch.einsum('i,j->ij', v, v) | torch.einsum('ii', w) | torch.diag(v) | x.movedim(0, 1)
+torch.nan_to_num(x) | torch.isin(labels, i) | x.masked_scatter(mask, y) | x.index_fill(0, i, 1.)
+torch.bernoulli(chances) | torch.multinomial(chances, 5, replacement=True)
+functional.pad(img, (1, 1, 1, 1), mode='reflect') | functional.adaptive_max_pool2d(img, 2)
+functional.grid_sample(img, points, align_corners=False) | bag(ids)
+torch.linalg.cholesky(definite) | torch.linalg.qr(w)
 """
 
 
@@ -82,6 +89,8 @@ def world(torch) -> dict:
         "conv": nn.Conv2d(3, 8, 3, padding=1), "pool": nn.MaxPool2d(2),
         "attention": nn.MultiheadAttention(16, 2, batch_first=True),
         "encoder": nn.TransformerEncoderLayer(16, 2, 32, batch_first=True),
+        "points": torch.rand(2, 8, 8, 2) * 2 - 1, "bag": nn.EmbeddingBag(30, 16),
+        "definite": w @ w.T + 10 * torch.eye(32),
         "upsample": nn.Upsample(scale_factor=2), "transposed": nn.ConvTranspose2d(3, 4, 2, 2),
     }
 

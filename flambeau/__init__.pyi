@@ -1810,7 +1810,7 @@ def cartesian_prod(*tensors: _Any, out: _Any = None) -> Tensor:
 def cat(tensors: _Sequence[Tensor], dim: _Any = 0, *, out: _Any = None) -> Tensor:
     """Tensors one after another along a dimension."""
 
-def cdist(x1: _Any, x2: _Any, p: _Any = 2.0, compute_mode: _Any = None, *, out: _Any = None) -> Tensor:
+def cdist(x1: _Any, x2: _Any, p: _Any = 2.0, compute_mode: _str = 'use_mm_for_euclid_dist_if_necessary', *, out: _Any = None) -> Tensor:
     """The p-norm distance of every row of one matrix to every row of another."""
 
 cdouble: _dtype

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.engine import sequence
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -351,3 +352,24 @@ def test_short_ramps_and_eyes_are_torch_s():
     kept = torch.eye(3)
     kept[0, 1] = 5
     assert torch.eye(3)[0, 1] == 0
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("start", "step", "n"), [
+    (0, 0.1, 10), (0.0, 1.0, 70_001), (-5.5, 1e-4, 40_000), (10, -0.01, 999), (1e-3, 0.37, 33_000),
+    (3, 1, 17), (2.5, 3, 1)])
+def test_native_sequences_of_floats(kind, start, step, n):
+    """Against what is rounded step by step with numpy."""
+    found = torch.arange(start, start + (n - 0.5) * step, step, dtype=kind)
+    assert np.array_equal(found.numpy(), sequence.arange_values(start, step, n, kind))
+    if n > 1:
+        found = torch.linspace(start, start + step, n, dtype=kind)
+        assert np.array_equal(found.numpy(), sequence.linspace_values(start, start + step, n, kind))
+
+
+def test_sequences_of_integers_with_steps():
+    for given in ((0, 10, 3), (10, 0, -4), (-7, 7, 5), (5,), (3, 4), (2**40, 2**40 + 3)):
+        assert torch.arange(*given).tolist() == list(range(*given))
+        assert torch.arange(*given, dtype=torch.float64).tolist() == list(range(*given))
+    assert torch.arange(3, 3).shape == torch.arange(0, -5, -1)[5:].shape == (0,)
+    assert torch.arange(2**13 + 3).tolist() == list(range(2**13 + 3))

@@ -232,3 +232,22 @@ def test_the_logarithm_of_a_complex_zero_is_infinite_in_one_part():
     x = fl.zeros(2, dtype=fl.complex64)
     for log in (fl.log, fl.log2, fl.log10):
         assert log(x).tolist() == [complex(-math.inf, 0)] * 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_are_exact(dtype):
+    """Also of quotients too large for one step, rounded up to a whole number, and of odd values."""
+    rng, odd = np.random.default_rng(0), [
+        0.0, -0.0, 1.0, -1.0, 3.5, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-30, 1e-45, 2.0**24 + 1]
+    x = np.concatenate([np.repeat(odd, len(odd)), rng.standard_normal(4001) * 10.0 ** rng.integers(
+        -9, 20, 4001)]).astype(dtype)
+    y = np.concatenate([odd * len(odd), rng.standard_normal(4001) * 10.0 ** rng.integers(
+        -9, 9, 4001)]).astype(dtype)
+    y[500:900] = x[500:900] / rng.integers(1, 50, 400).astype(dtype)
+    with np.errstate(invalid="ignore"):
+        want, by_number = np.fmod(x, y), np.fmod(x, np.dtype(dtype).type(0.3))
+    for found, wanted in ((fl.fmod(fl.tensor(x), fl.tensor(y)), want),
+                          (fl.fmod(fl.tensor(x), 0.3), by_number)):
+        assert np.array_equal(found.numpy(), wanted, equal_nan=True)
+        known = ~np.isnan(wanted)
+        assert np.array_equal(np.signbit(found.numpy())[known], np.signbit(wanted)[known])

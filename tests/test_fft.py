@@ -124,3 +124,37 @@ def test_dimensions_cut_off_or_filled_up(dim, size):
         for laid in (torch.tensor(x), torch.tensor(x.T.copy()).permute(2, 1, 0)):
             assert np.allclose(torch.fft.fft(laid, size, dim).numpy(), np.fft.fft(x, size, dim))
             assert np.allclose(torch.fft.rfft(laid, size, dim).numpy(), np.fft.rfft(x, size, dim))
+
+
+#: rows that go together, in twos, and alone; lengths of every factor, and one that needs memory
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [1, 2, 9, 17, 37])
+@pytest.mark.parametrize("n", [5, 8, 16, 49, 100, 255, 256, 512, 720, 4100])
+def test_rows_together_and_alone(dtype, rows, n):
+    rng = np.random.default_rng(n)
+    real = rng.standard_normal((rows, n)).astype(dtype)
+    both = (real + 1j * rng.standard_normal((rows, n))).astype(np.result_type(dtype, "complex64"))
+    allowed = 8 * np.finfo(dtype).eps
+
+    def close(found, want):
+        assert np.abs(found.numpy() - want).max() <= allowed * np.abs(want).max()
+
+    for given in (real, both):
+        for x, dim in ((given, 1), (np.ascontiguousarray(given.T), 0)):
+            wide = x.astype("complex128")
+            close(torch.fft.fft(torch.tensor(x), dim=dim), np.fft.fft(wide, axis=dim))
+            close(torch.fft.ifft(torch.tensor(x), dim=dim), np.fft.ifft(wide, axis=dim))
+            close(torch.fft.irfft(torch.tensor(x), n, dim), np.fft.irfft(wide, n, dim))
+    for size in (n, n + 3, n - 3):
+        close(torch.fft.rfft(torch.tensor(real), size), np.fft.rfft(real.astype("f8"), size))
+        close(torch.fft.ihfft(torch.tensor(real), size), np.fft.ihfft(real.astype("f8"), size))
+        close(torch.fft.irfft(torch.tensor(both), size), np.fft.irfft(both.astype("c16"), size))
+    close(torch.fft.rfft(torch.tensor(real.T.copy()), dim=0),
+          np.fft.rfft(real.T.astype("f8"), axis=0))
+
+
+def test_a_long_row_of_single_precision():
+    x = np.random.default_rng(0).standard_normal(1 << 17).astype("float32")
+    want = np.fft.rfft(x.astype("float64"))
+    found = torch.fft.rfft(torch.tensor(x)).numpy()
+    assert np.abs(found - want).max() <= 1e-6 * np.abs(want).max()

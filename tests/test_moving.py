@@ -203,3 +203,37 @@ def test_a_complex_number_is_true_where_either_part_is():
     x = torch.tensor([0j, 1j, 1 + 0j, -0.0j] * 5)
     assert x.bool().tolist() == [False, True, True, False] * 5
     assert torch.zeros(20, dtype=torch.bool).copy_(x).tolist() == x.bool().tolist()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "int64", "complex128"])
+@pytest.mark.parametrize("mode", ["replicate", "reflect", "circular"])
+@pytest.mark.parametrize(("shape", "pad"), [
+    ((2, 3, 5, 6), (1, 2, 3, 0)), ((1, 1, 40, 70), (3, 3, 4, 4)), ((2, 9), (4, 3)),
+    ((3, 4, 3), (2, 0)), ((2, 2, 4, 33), (0, 5, 0, 0)), ((2, 2, 4, 5), (1, -2, 0, 1)),
+    ((1, 2, 3, 4, 5), (1, 1, 2, 2, 1, 0))])
+def test_borders_taken_from_planes(dtype, mode, shape, pad):
+    """Three times: what was met before goes by native code, other layouts do not."""
+    x = (np.random.default_rng(0).standard_normal(shape) * 50).astype(dtype)
+    widths = [(0, 0)] * (len(shape) - len(pad) // 2) + [
+        (pad[k], pad[k + 1]) for k in range(len(pad) - 2, -1, -2)]
+    kept = tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(shape, widths, strict=True))
+    name = {"replicate": "edge", "reflect": "reflect", "circular": "wrap"}[mode]
+    cut = x[kept] if mode == "circular" else x
+    want = np.pad(cut, [(max(a, 0), max(b, 0)) for a, b in widths], name)
+    if mode != "circular":
+        want = want[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in
+                          zip(want.shape, widths, strict=True))]
+    turned = torch.tensor(x).transpose(-1, -2).contiguous().transpose(-1, -2)
+    for t in (torch.tensor(x), torch.tensor(x), torch.tensor(x), turned):
+        found = torch.nn.functional.pad(t, pad, mode)
+        assert found.is_contiguous() or t is turned
+        assert np.array_equal(found.numpy(), want)
+
+
+def test_borders_have_gradients_after_native_calls():
+    x = torch.arange(6.0).reshape(1, 6)
+    for _ in range(2):
+        torch.nn.functional.pad(x, (2, 1), "reflect")
+    x.requires_grad_()
+    torch.nn.functional.pad(x, (2, 1), "reflect").sum().backward()
+    assert x.grad.tolist() == [[1, 2, 2, 1, 2, 1]]

@@ -10,8 +10,9 @@ import pytest
 import flambeau as torch
 
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
-#: shapes with rows sorted by insertion, by radix, short and long ones, and columns
-SHAPES = ((1,), (2,), (24,), (25,), (257,), (3, 300, 5), (40, 70), (5000,))
+#: shapes with rows sorted by networks of every size, by radix, short and long ones, and columns
+SHAPES = ((1,), (2,), (16,), (17,), (3, 33), (65,), (256,), (257,), (3, 129, 5), (3, 300, 5),
+          (40, 70), (5000,))
 
 
 def sample(dtype: str, shape, seed: int = 0, spread: float = 1.0):
@@ -109,6 +110,47 @@ def test_medians_and_modes(dtype, n):
         found, counts = np.unique(row, return_counts=True)
         assert value == found[counts.argmax()]
         assert place == np.flatnonzero(row == value)[-1]
+
+
+#: rows that a sample misleads, in which little differs, or that lie at the ends of their dtype
+ROWS = {
+    "random":   lambda r, n: r.standard_normal(n) * 1e6,
+    "few":      lambda r, n: r.integers(0, 3, n),
+    "same":     lambda r, n: np.full(n, 7),
+    "rising":   lambda r, n: np.arange(n),
+    "sampled":  lambda r, n: np.where(np.isin(np.arange(n), np.arange(64) * n // 64),
+                                      -1000, r.integers(0, 10**6, n)),
+    "ends":     lambda r, n: np.where(r.random(n) < 0.5, -2**31, 2**31 - 1 - r.integers(0, 9, n)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("n", [31, 127, 129, 257, 1000, 20_011])
+def test_any_rank_of_any_row(dtype, rows, n):
+    x = np.stack([ROWS[rows](np.random.default_rng(n + k), n) for k in range(3)]).astype(dtype)
+    order = np.argsort(x, axis=1, kind="stable")
+    for k in (1, 2, n // 3, (n + 1) // 2, n):
+        for t, dim in ((torch.tensor(x), 1), (torch.tensor(x.T.copy()), 0)):
+            value, place = t.kthvalue(k, dim)
+            assert np.array_equal(place.numpy(), order[:, k - 1])
+            assert np.array_equal(value.numpy(), np.sort(x, 1)[:, k - 1])
+    assert torch.tensor(x).median().item() == np.sort(x, None)[(x.size - 1) // 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [5, 100, 700])
+def test_medians_of_rows_with_nan(dtype, n):
+    x = torch.randn(4, n).to(dtype)
+    x[1, n // 2] = x[2, 0] = x[2, n - 1] = math.nan
+    x[3] = math.nan
+    value, place = x.median(1)
+    assert place[1:].tolist() == [n // 2, 0, 0] and value.isnan().tolist() == [False] + [True] * 3
+    value, place = x.nanmedian(1)
+    for row in range(3):
+        numbers = sorted(v for v in x[row].tolist() if v == v)
+        assert value[row].item() == x[row, place[row]].item() == numbers[(len(numbers) - 1) // 2]
+    assert math.isnan(value[3].item())
 
 
 def test_medians_with_nan():

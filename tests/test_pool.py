@@ -218,3 +218,28 @@ def test_sampling_nowhere_is_zero_and_backward_survives_it():
     assert out.tolist() == [[[[0.0, 0.0]]]]
     out.sum().backward()
     assert not grid.grad.any() and not x.grad.any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("shape", "outs"), [
+    ((2, 3, 64, 64), (4, 4)), ((1, 2, 33, 70), (5, 3)), ((2, 1, 7, 40), (1, 1)), ((3, 4, 90), (4,)),
+    ((1, 1, 5, 200), (2, 7))])
+def test_largest_of_large_windows(dtype, shape, outs):
+    """The first of equals, the last NaN, and minus infinity everywhere."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-9, 9, shape).astype(dtype)
+    x[0, 0, ..., 3] = x[-1, -1, ..., -1] = x[0, -1, ..., 20:24] = np.nan
+    x[-1, 0] = -np.inf
+    n = len(outs)
+    pool = getattr(torch.nn.functional, f"adaptive_max_pool{n}d")
+    values, places = pool(torch.tensor(x), outs, return_indices=True)
+    flat = x.reshape(*shape[:-n], -1)
+    for at in np.ndindex(*values.shape):
+        box = [slice(i * size // o, -(-(i + 1) * size // o))
+               for i, size, o in zip(at[-n:], shape[-n:], outs, strict=True)]
+        window = x[at[:-n]][tuple(box)]
+        numbers = np.arange(flat.shape[-1]).reshape(shape[-n:])[tuple(box)].ravel()
+        lost = np.flatnonzero(np.isnan(window.ravel()))
+        want = numbers[lost[-1]] if len(lost) else numbers[window.argmax()]
+        assert places[at].item() == want
+        assert np.array_equal(values[at].item(), flat[at[:-n]][want], equal_nan=True)

@@ -221,3 +221,35 @@ def test_einsum_of_two_is_torch_s_with_gradients(equation, shapes):
             np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     with pytest.raises(RuntimeError):
         torch.einsum("ij,jk->ik", torch.ones(2, 3), torch.ones(4, 5))
+
+
+@pytest.mark.parametrize(("first", "second"), [
+    ((30, 7), (4, 7)), ((3, 27, 5), (3, 2, 5)), ((26, 3), (1, 3)), ((4, 6), (5, 6)),
+    ((2, 1, 30, 3), (1, 4, 5, 3))])
+def test_distances_of_rows(first, second):
+    """Of few rows directly, of many from products; a row's distance to itself has no slope."""
+    rng = np.random.default_rng(0)
+    x, y = (torch.tensor(rng.standard_normal(s), requires_grad=True) for s in (first, second))
+    a, b = x.detach().numpy()[..., :, None, :], y.detach().numpy()[..., None, :, :]
+    assert np.allclose(torch.cdist(x, y).detach().numpy(), np.sqrt(((a - b) ** 2).sum(-1)))
+    assert torch.autograd.gradcheck(torch.cdist, (x, y))
+    torch.cdist(x, x).sum().backward()
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("equation", "shapes"), [
+    ("i,j->ij", ((3,), (4,))), ("i,j->ji", ((3,), (4,))), ("ij,j->ij", ((3, 4), (4,))),
+    ("ij,ji->ij", ((3, 4), (4, 3))), ("ab,cd->acbd", ((2, 3), (4, 5))), ("i,i->i", ((1,), (3,))),
+    ("b...,b->b...", ((2, 3, 4), (2,))), ("ij->ji", ((3, 4),)), ("ij->", ((3, 4),)),
+    ("ijk->ki", ((2, 3, 4),)), ("ii->i", ((4, 4),)), ("ba", ((3, 4),)),
+    ("ij,k->kij", ((0, 2), (3,)))])
+def test_einsum_without_products_of_matrices(equation, shapes):
+    """Twice, as what was met before goes another way."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s) for s in shapes]
+    for _ in range(2):
+        found = torch.einsum(equation, *map(torch.tensor, arrays))
+        want = np.einsum(equation, *arrays)
+        assert found.shape == want.shape and np.allclose(found.numpy(), want)
+    with pytest.raises(RuntimeError, match="does not appear"):
+        torch.einsum("ij->k", torch.ones(2, 2))

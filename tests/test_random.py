@@ -231,3 +231,22 @@ def test_one_category_of_each_row():
                       ([float("nan"), 1.0], "`nan`")):
         with pytest.raises(RuntimeError, match=said):
             torch.multinomial(torch.tensor(bad), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("shape", "n"), [((10,), 5), ((16, 10), 4), ((3, 300), 50), ((1,), 1)])
+def test_choices_by_native_code(dtype, shape, n):
+    """Against those of arrays, which half types and other layouts still go through."""
+    weights = torch.rand(shape, dtype=dtype)
+    for replacement in (False, True):
+        torch.manual_seed(3)
+        found = torch.multinomial(weights, n, replacement)
+        after = torch.rand(1).item()
+        torch.manual_seed(3)
+        turned = torch.stack([weights, weights], -1)[..., 0]  # not contiguous
+        assert torch.equal(found, torch.multinomial(turned, n, replacement))
+        assert after == torch.rand(1).item()
+    with pytest.raises(RuntimeError, match="inf"):
+        torch.multinomial(weights - 2, n, True)
+    with pytest.raises(RuntimeError, match="sum of probabilities"):
+        torch.multinomial(weights * 0, n, True)

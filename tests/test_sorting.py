@@ -145,3 +145,16 @@ def test_long_rows_of_every_dtype(dtype):
     values, indices = torch.from_numpy(a).sort()
     assert (indices.numpy() == np.argsort(a, kind="stable")).all()
     assert values.dtype is getattr(torch, dtype) and (values.numpy() == np.sort(a)).all()
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "float32", "float64"])
+@pytest.mark.parametrize("count", [1, 500, 2000])
+def test_membership_of_few_and_many(dtype, count):
+    rng = np.random.default_rng(count)
+    x, y = rng.integers(0, 90, (count, 2)).astype(dtype), rng.integers(0, 90, 20).astype(dtype)
+    if dtype.startswith("f"):
+        x[0, 0] = y[0] = y[1] = np.nan
+    for invert in (False, True):
+        found = torch.isin(torch.tensor(x), torch.tensor(y), invert=invert)
+        assert np.array_equal(found.numpy(), np.isin(x, y, invert=invert))
+    assert not torch.isin(torch.tensor(x), torch.tensor(y[:0])).any()

@@ -6,12 +6,15 @@ time, frames of single planes, and lines shorter or longer than a vector.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 import flambeau as torch
 from flambeau.devices.cpu import conv_windows
 from flambeau.nn import functional as F
+from flambeau.ops.declare import registry
 
 #: data, weights, options; the way it is computed
 CONVOLUTIONS = {
@@ -317,3 +320,35 @@ def test_what_is_not_finite_stays_where_it_is():
     g[0, 0, 0, 0] = np.inf
     out.backward(torch.from_numpy(g))
     assert np.isinf(ours.grad.numpy()).sum() == 1 and not np.isnan(ours.grad.numpy()).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("way", [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)])
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize(("shape", "points"), [
+    ((2, 3, 9, 6), (5, 7)), ((1, 2, 1, 1), (3, 3)), ((3, 1, 4, 5), (1, 301)),
+    ((1, 2, 7, 1), (2, 4))])
+def test_images_read_at_points(dtype, way, align, shape, points):
+    """Native code against sums over taps; points past the edges, at them, and no numbers."""
+    x = torch.randn(shape, dtype=dtype)
+    grid = torch.rand(shape[0], *points, 2, dtype=dtype) * 3.2 - 1.6
+    grid[0, 0, :3] = torch.tensor([[1.0, -1.0], [math.nan, 0.0], [0.0, -1.0]], dtype=dtype)
+    op = registry["grid_sampler_2d"]
+    with torch.no_grad():
+        want = op.body(x, grid, *way, align)
+        found = torch.grid_sampler_2d(x, grid, *way, align)
+    assert torch.allclose(found, want, rtol=1e-4, atol=1e-5, equal_nan=True)
+    names = ("bilinear", "nearest"), ("zeros", "border", "reflection")
+    by_name = torch.nn.functional.grid_sample(x, grid, names[0][way[0]], names[1][way[1]], align)
+    turned = x.transpose(2, 3).contiguous().transpose(2, 3)  # not contiguous: no native code
+    assert torch.equal(by_name.isnan(), found.isnan())
+    assert torch.allclose(op(turned, grid, *way, align), found, rtol=1e-4, atol=1e-5,
+                          equal_nan=True)
+
+
+def test_gradients_of_images_read_at_points():
+    x = torch.randn(1, 2, 4, 5, dtype=torch.float64, requires_grad=True)
+    grid = (torch.rand(1, 3, 3, 2, dtype=torch.float64) * 1.8 - 0.9).requires_grad_()
+    for padding in ("zeros", "border"):
+        assert torch.autograd.gradcheck(lambda x, grid, p=padding: (
+            torch.nn.functional.grid_sample(x, grid, "bilinear", p, False)), (x, grid))

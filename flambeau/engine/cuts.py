@@ -3,6 +3,7 @@ when they were first met."""
 
 from __future__ import annotations
 
+from ..core import formats as fm
 from ..core import shape as sh
 from ..ops.declare import Op
 from .eager import PLAIN, new_table, tracers
@@ -62,7 +63,19 @@ def _rolled(sig, shift: int, dim: int | None = None):
     return None if dim is None else (shift, dim % sig.rank)
 
 
+def _in_order(op: Op, otherwise):
+    """contiguous: of what is so already, the tensor itself."""
+    def front(x, memory_format=fm.contiguous_format) -> Tensor:
+        if type(x) is Tensor and x.sig.contiguous and memory_format is fm.contiguous_format:
+            return x
+        return otherwise(x, memory_format)
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
 FRONTS = {
+    "contiguous": _in_order,
     "split": _met(parts, _of_size),
     "chunk": _met(parts, _of_number),
     "flip":  _met(flipped, _turned),

@@ -12,6 +12,7 @@ from . import (
     entropy,
     fetch,
     fourier,
+    gridded,
     inplace,
     inverse,
     layer,
@@ -53,7 +54,7 @@ def plug(op: Op) -> None:
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
-                   cuts, likeness, inplace, fourier):
+                   cuts, likeness, inplace, fourier, gridded):
         if op.name in family.FRONTS:
             op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)

@@ -11,7 +11,7 @@ from operator import itemgetter
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU
-from ..devices.cpu import taking
+from ..devices.cpu import borders, taking
 from ..devices.cpu.bounds import within
 from ..ops.declare import Op, engine, registry
 from . import pointwise as pw
@@ -342,14 +342,46 @@ def _constant_pad(op: Op, otherwise):
     return front
 
 
-def _pad(op: Op, otherwise):
-    """nn.functional.pad with a constant."""
-    constant = registry["constant_pad_nd"]
+def _bordered(x: Signature, out: Signature, pad: tuple, mode: str):
+    """(signature of the result, plan) of lines or planes with borders; or None."""
+    if x.tag is not None or x.device is not CPU or not x.contiguous or not out.numel or (
+            len(pad) > 4 or not all(type(p) is int and p >= 0 for p in pad)):
+        return None
+    left, right, top, bottom = (*pad, 0, 0)[:4]
+    height = x.shape[-2] if len(pad) == 4 else 1
+    plan = borders.Plan(x.dtype.itemsize, x.numel // (height * x.shape[-1]), height, x.shape[-1],
+                        (top, bottom), (left, right), mode)
+    return signature(x.dtype, out.shape), plan
 
-    def front(input, pad, mode="constant", value=None):
+
+def _pad(op: Op, otherwise):
+    """nn.functional.pad with a constant, or of planes of which nothing is recorded."""
+    constant, plans = registry["constant_pad_nd"], new_table()
+
+    def bordered(x, pad, mode):
+        """The result of what was met before, or None."""
+        try:
+            plan = plans[x.sig, pad, mode]
+        except (KeyError, AttributeError, TypeError):
+            return None
+        if not plan or tracers or Tensor not in PLAIN or (x.node is not None and modes.grad):
+            return None
+        sig, plan = plan
+        out = empty(sig)
+        plan.function(out.ptr, x.ptr, *plan.numbers)
+        return out
+
+    def front(input, pad, mode="constant", value=None) -> Tensor:
         if mode == "constant" and type(pad) is tuple and Tensor in PLAIN:
             return constant.run(input, pad, 0 if value is None else value)
-        return otherwise(input, pad, mode, value)
+        if value is not None or type(pad) is not tuple:
+            return otherwise(input, pad, mode, value)
+        out = bordered(input, pad, mode)
+        if out is None:
+            out = otherwise(input, pad, mode, value)  # which checks
+            if type(input) is Tensor and not tracers and (input.sig, pad, mode) not in plans:
+                plans[input.sig, pad, mode] = _bordered(input.sig, out.sig, pad, mode)
+        return out
 
     front.__name__, front.__doc__ = op.name, op.doc
     return front

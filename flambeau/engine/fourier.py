@@ -20,9 +20,6 @@ from .fresh import empty
 from .modes import modes
 from .tensor import Signature, Tensor, signature
 
-#: numbers that several dimensions may have: numpy goes through large ones in a better order
-_MOST = 1 << 15
-
 
 def _planned(name: str, sig: Signature, out: Signature, given: tuple):
     """[(plan, signature of its result)] of a transform from one signature to another, both
@@ -30,9 +27,9 @@ def _planned(name: str, sig: Signature, out: Signature, given: tuple):
     sizes, dims, scale, *told = given
     forward = told[0] if told else name == "fft_r2c"
     largest = max(sig.numel, out.numel)
-    if not dims or not sig.numel or len(set(dims)) != len(dims) or (
-            len(dims) > 1 and largest > _MOST) or not all(
-            [has_code(-(-largest // n), n) for n in sizes]):
+    if not dims or not sig.numel or len(set(dims)) != len(dims) or not all(
+            [has_code(-(-largest // n), n, math.prod(out.shape[d + 1:]))
+             for d, n in zip(dims, sizes, strict=True)]):
         return None
     factor = {"none": 1.0, "root": 1 / math.sqrt(math.prod(sizes)), "n": 1 / math.prod(sizes)}
     pairs = [*zip(dims, sizes, strict=True)]

@@ -19,7 +19,7 @@ from ..ops.shape import bounds
 from . import inplace, masking
 from . import pointwise as pw
 from .access import ASKED, check_bounds
-from .convert import from_data, from_numpy, raw_array
+from .convert import from_data, from_lists, from_numpy, raw_array
 from .eager import changed, check_writable, engine, intercepted, new_table, tracers
 from .fresh import empty
 from .modes import modes
@@ -101,10 +101,15 @@ def _run_basic(x, key):
 basic.run = _run_basic
 
 
+_INTEGERS = {int}
+
+
 def getitem(x: Tensor, index):
     """x[index]"""
     if type(index) is int:
         return _missed(x, index)
+    if type(index) is list and set(map(type, index)) == _INTEGERS and x.sig.rank:
+        index = from_lists(index, None)
     if x.sig.tag is not None:
         found = intercepted(getitem_op, (x, index), {})
         if found is not None:
@@ -344,7 +349,9 @@ def _one_more(x: Tensor, item, key: list, tensors: list) -> bool:
 
 
 def _tensor_of(item) -> Tensor:
-    found = from_data(item)
+    found = from_lists(item, None) if type(item) is list or type(item) is tuple else None
+    if found is None:
+        found = from_data(item)
     if found.sig.numel == 0 and not isinstance(item, np.ndarray):
         found = engine.cast(found, dt.int64)
     return found

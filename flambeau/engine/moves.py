@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..core import dtype as dt
 from ..core import formats as fm
+from ..core.device import CPU, resolve
 from ..core.device import device as Device
-from ..core.device import resolve
 from . import create, legacy
 from .eager import engine
 from .tensor import Tensor
@@ -48,8 +48,12 @@ def _read(args: tuple, named: dict):
 
 def to(self, *args, **kwargs):
     """This tensor with another dtype or device; itself if it has them already."""
-    if len(args) == 1 and not kwargs and args[0].__class__ is dt.dtype:
-        return engine.cast(self, args[0])
+    if len(args) == 1 and not kwargs:
+        first = args[0]
+        if first.__class__ is dt.dtype:
+            return engine.cast(self, first)
+        if self.sig.device is CPU and (first is CPU or (first.__class__ is str and first == "cpu")):
+            return self
     where, kind, copy, form = _read(args, kwargs)
     kind = self.sig.dtype if kind is None else create.as_dtype("to", kind)
     return moved(self, kind, where, copy, form)
@@ -89,6 +93,8 @@ CASTS = {
 
 def cpu(self, memory_format=fm.preserve_format):
     """This tensor on the CPU."""
+    if self.sig.device is CPU and memory_format is fm.preserve_format:
+        return self
     return moved(self, self.sig.dtype, "cpu", False, memory_format)
 
 

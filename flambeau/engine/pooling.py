@@ -186,24 +186,31 @@ def _with_places(op: Op, plain):
 
 def _adaptive(op: Op, plain):
     """The largest of windows that share a plane out, and their places."""
-    n = int(op.name[17])
+    n, known = int(op.name[17]), new_table()
+
+    def planned(sig: Signature, outs: tuple):
+        """(plan, signatures of the results, whether channels come last)."""
+        sigs = [signature(dtype, shape) for shape, dtype in op.body(sig, outs)]
+        plan = pool_plan.adaptive_plan(sig.dtype.name, prod(sig.shape[:-n]), tuple(sig.shape[-n:]),
+                                       outs)
+        return plan, sigs, is_channels_last(sig)
 
     def front(*args, **kwargs):
         bound = bind(op, args, kwargs)
-        input, outs = bound["input"], bound["output_size"]
+        input, outs = bound["input"], tuple(bound["output_size"])
         if not has_code(input, n) or prod(outs) == 0:
             return plain(*args, **kwargs)
-        sig = input.sig
-        shapes = op.body(sig, outs)
-        plan = pool_plan.adaptive_plan(sig.dtype.name, prod(sig.shape[:-n]), tuple(sig.shape[-n:]),
-                                       tuple(outs))
-        values, places = [empty(signature(dtype, shape)) for shape, dtype in shapes]
-        seen = plain_values(input, sig.dtype)
+        found = known.get((input.sig, outs))
+        if found is None:
+            found = known[input.sig, outs] = planned(input.sig, outs)
+        plan, sigs, last = found
+        values, places = map(empty, sigs)
+        seen = plain_values(input, input.sig.dtype)
         plan.run("places", values.ptr, seen.ptr, places.ptr)
-        found = [_laid_out(values, is_channels_last(sig)), places]
+        results = [_laid_out(values, last), places]
         if input.node is not None and modes.grad:
-            record(op, bound, found)
-        return engine.named(op, found)
+            record(op, bound, results)
+        return engine.named(op, results)
 
     return front
 

@@ -8,6 +8,7 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
 from ..core.lazily import Lazily, np
+from ..ops.declare import registry
 from ..ops.refusal import spoken
 from . import convert, create, inplace
 from .eager import engine
@@ -152,15 +153,30 @@ def multinomial(input, num_samples, replacement=False, *, generator=None, out=No
     shape = (n,) if sig.rank == 1 else (sig.shape[0], n)
     if sig.device is META:
         return empty(signature(dt.int64, shape, None, META))
-    if n == 1 and out is None and sig.contiguous and sig.dtype in (dt.float32, dt.float64) and (
-            sig.numel):
-        chosen, times = empty(signature(dt.int64, shape)), empty(signature(sig.dtype, sig.shape))
-        rejection.choose_one(twister_of(generator), input.ptr, categories, sig.numel,
-                             sig.dtype.name, times.ptr, chosen.ptr)
-        return chosen
+    if out is None and sig.contiguous and sig.dtype in (dt.float32, dt.float64) and sig.numel:
+        return _chosen(twister_of(generator), input, n, replacement, signature(dt.int64, shape))
     values = rejection.multinomial(twister_of(generator), engine.to_array(input.detach()), n,
                                    replacement, sig.dtype.name)
     return drawn("multinomial", np.asarray(values).reshape(shape), dt.int64, (), out)
+
+
+def _chosen(rng, input: Tensor, n: int, replacement: bool, out) -> Tensor:
+    """multinomial by native code."""
+    sig = input.sig
+    given = (input.ptr, sig.shape[-1], sig.numel, sig.dtype.name)
+    if n == 1:
+        chosen, times = empty(out), empty(signature(sig.dtype, sig.shape))
+        rejection.choose_one(rng, *given, times.ptr, chosen.ptr)
+        return chosen
+    if replacement:
+        chosen, spare = empty(out), empty(signature(dt.float64, (out.numel + sig.shape[-1],)))
+        rejection.choose_again(rng, *given, n, spare.ptr, chosen.ptr)
+        return chosen
+    rejection.demand_fit(*given)
+    times = empty(signature(sig.dtype, sig.shape))
+    streams.exponential(rng, sig.numel, sig.dtype.name, 1.0, times.ptr)
+    speed = engine.without_grad(registry["true_divide"], make(sig, input.mem, input.ptr), times)
+    return registry["topk"](speed, n)[1]
 
 
 class GammaBack:

@@ -27,23 +27,26 @@ streams: Any = Lazily("flambeau.devices.cpu.random")
 
 VECTOR_BYTES = 32       # what torch's kernels hold in one register
 GRAIN = 32768           # elements each thread takes at least
-SHORT = 1 << 13         # elements up to which one plain loop is as quick as any
 _REAL = frozenset((int, float))
+_FAR = 2**48            # integers whose sums are sure to fit
 
 
 def vector_bases(n: int, width: int, threads: int) -> np.ndarray:
     """For each index, the index that its value is counted on from."""
     at = np.arange(n)
-    if n <= GRAIN or threads == 1:
-        chunks = [(0, n)]
-    else:
-        step = -(-n // min(threads, -(-n // GRAIN)))
-        chunks = [(start, min(start + step, n)) for start in builtins.range(0, n, step)]
-    for start, stop in chunks:
+    for start, stop in _chunks(n, threads):
         whole = (stop - start) // (2 * width) * (2 * width)
         part = at[start:start + whole]
         part -= (part - start) % width
     return at
+
+
+def _chunks(n: int, threads: int) -> list[tuple[int, int]]:
+    """What each of torch's threads computes."""
+    if n <= GRAIN or threads == 1:
+        return [(0, n)]
+    step = -(-n // min(threads, -(-n // GRAIN)))
+    return [(start, min(start + step, n)) for start in builtins.range(0, n, step)]
 
 
 # -- arange --------------------------------------------------------------------------------------
@@ -52,14 +55,18 @@ def vector_bases(n: int, width: int, threads: int) -> np.ndarray:
 def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device=None,
            pin_memory=False, requires_grad=False):
     """Numbers from start up to, not including, end."""
-    if type(start) is int and end is None and step == 1 and 0 <= start < 2**48 and not (
-            dtype or layout or device or pin_memory or requires_grad or modes.inference
+    if not (layout or device or pin_memory or requires_grad or modes.inference
             or out is not None or places._Default.value is not CPU):
-        if not 0 < start < SHORT:
-            return same_every_time(convert.owned(np.arange(start), dt.int64))
-        x = empty(signature(dt.int64, (start,)))
-        ramps.whole()(x.ptr, 0, 1, start)
-        return x if not tracers else same_every_time(x)
+        if end is None and step == 1 and dtype is None and type(start) is int and (
+                0 < start < 2**48):  # by far the commonest call
+            x = empty(signature(dt.int64, (start,)))
+            ramps.whole()(x.ptr, 0, 1, start)
+        elif end is None:
+            x = _stepped(0, start, step, dtype)
+        else:
+            x = _stepped(start, end, step, dtype)
+        if x is not None:
+            return x if not tracers else same_every_time(x)
     start, end = (0, start) if end is None else (start, end)
     if not type(start) is type(end) is type(step) is int:
         start, end, step = (create.number(v) for v in (start, end, step))
@@ -78,6 +85,35 @@ def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device
     if out is not None:
         return create.place_in("arange", out, x, dtype)
     return same_every_time(create.finish("arange", x, layout, pin_memory, requires_grad))
+
+
+def _stepped(start, end, step, dtype) -> Tensor | None:
+    """Plain numbers of the commonest dtypes, natively; None where there are none, or others."""
+    whole = type(start) is type(end) is type(step) is int
+    kind = dtype or (dt.int64 if whole else dt._Default.value)
+    if not step or not (whole or (
+            type(start) in _REAL and type(end) in _REAL and type(step) in _REAL)):
+        return None
+    if kind is dt.int64:
+        n = -((start - end) // step) if whole else 0
+        if n <= 0 or not -_FAR < start < _FAR or not -_FAR < end < _FAR:
+            return None
+        x = empty(signature(kind, (n,)))
+        ramps.whole()(x.ptr, start, step, n)
+        return x
+    if kind is not dt.float32 and kind is not dt.float64:
+        return None
+    try:
+        n = math.ceil((float(end) - float(start)) / float(step))
+    except (ValueError, OverflowError):  # not finite
+        return None
+    if n <= 0:
+        return None
+    x = empty(signature(kind, (n,)))
+    run, width = ramps.counted(kind.name), VECTOR_BYTES // kind.itemsize
+    for first, stop in _chunks(n, get_num_threads() if n > GRAIN else 1):
+        run(x.ptr, start, step, first, first + (stop - first) // (2 * width) * (2 * width), stop)
+    return x
 
 
 def _check_numbers(name: str, start, end, step) -> None:
@@ -155,13 +191,14 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
 def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=None,
              pin_memory=False, requires_grad=False):
     """`steps` numbers evenly spaced from start to end, both included."""
-    if type(steps) is int and 1 < steps < SHORT and (
+    kind = dtype or dt._Default.value
+    if type(steps) is int and steps > 1 and (
             type(start) in _REAL and type(end) in _REAL) and (
-            (dtype or dt._Default.value) is dt.float32 and out is None) and not (
+            (kind is dt.float32 or kind is dt.float64) and out is None) and not (
             layout or device or pin_memory or requires_grad or modes.inference
             or places._Default.value is not CPU):
-        x = empty(signature(dt.float32, (steps,)))
-        ramps.even()(x.ptr, start, end, steps)
+        x = empty(signature(kind, (steps,)))
+        ramps.even(kind.name)(x.ptr, start, end, steps)
         return x if not tracers else same_every_time(x)
     return _spaced("linspace", linspace_values, start, end, steps, out, dtype, layout, device,
                    pin_memory, requires_grad)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from ..core import dtype as dt
 from ..core import expr as e
 from ..core.expr import where as choose
@@ -392,12 +394,17 @@ def _replaced(x, nan, posinf, neginf):
     return choose(e.isnan(x), nan, choose(x == inf, posinf, choose(x == -inf, neginf, x)))
 
 
+@functools.cache
+def _largest(dtype: dt.dtype) -> float:
+    return float(dt.finfo(dtype).max)
+
+
 @composite(inplace=True)
 def nan_to_num(input, nan=None, posinf=None, neginf=None):
     """NaN and infinities replaced, by 0 and the largest numbers unless told"""
     if input.dtype.kind not in "fc":
         return engine.clone(input)
-    limits = dt.finfo(input.dtype)
+    most = _largest(input.dtype)
     return replaced(input, nan=float(0 if nan is None else nan),
-                    posinf=float(limits.max if posinf is None else posinf),
-                    neginf=float(limits.min if neginf is None else neginf))
+                    posinf=most if posinf is None else float(posinf),
+                    neginf=-most if neginf is None else float(neginf))

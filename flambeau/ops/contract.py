@@ -93,6 +93,13 @@ def einsum(*args):
         recipe = _product(args[0], args[1].sig, args[2].sig)
         if recipe is not None:
             return _multiplied(recipe, args[1], args[2])
+        views = _abreast(args[0], args[1].sig, args[2].sig)
+        if views is not None:
+            return _viewed(args[1], views[0]) * _viewed(args[2], views[1])
+    elif len(args) == 2 and isinstance(args[0], str) and hasattr(args[1], "sig"):
+        steps = _alone(args[0], args[1].sig.rank)
+        if steps is not None:
+            return _reduced(args[1], *steps)
     equation, operands = _read(args)
     inputs, output = _parse(equation, [x.dim() for x in operands])
     operands = [_with_diagonals(x, labels) for x, labels in zip(operands, inputs, strict=True)]
@@ -102,12 +109,52 @@ def einsum(*args):
     for k in range(1, len(operands)):
         later = set(output).union(*inputs[k + 1:])
         total, labels = _pair(total, labels, operands[k], inputs[k], later)
-    dropped = [d for d, name in enumerate(labels) if name not in output]
-    if dropped:
-        total = total.sum(tuple(dropped))
-        labels = [name for name in labels if name in output]
-    order = [labels.index(name) for name in output]
-    return total.permute(tuple(order)) if order != sorted(order) else total
+    return _reduced(total, *_last_steps(labels, output))
+
+
+def _last_steps(labels: list, output: list) -> tuple:
+    """(dimensions that are summed over, the order of the others or None)."""
+    dropped = tuple(d for d, name in enumerate(labels) if name not in output)
+    labels = [name for name in labels if name in output]
+    order = tuple(labels.index(name) for name in output)
+    return dropped, None if order == tuple(sorted(order)) else order
+
+
+def _reduced(x, dropped: tuple, order: tuple | None):
+    x = x.sum(dropped) if dropped else x
+    return x if order is None else x.permute(order)
+
+
+@functools.lru_cache(maxsize=4096)
+def _alone(equation: str, rank: int):
+    """What is done to a single operand; None where it has a label twice."""
+    (labels,), output = _parse(equation, [rank])
+    return None if len(set(labels)) < rank else _last_steps(labels, output)
+
+
+@functools.lru_cache(maxsize=4096)
+def _abreast(equation: str, x, y):
+    """How factors of which nothing is summed are viewed, so that they broadcast against each other:
+    (order, shape) of each; None where anything is, or sizes differ."""
+    inputs, output = _parse(equation, [x.rank, y.rank])
+    sizes = dict(zip(inputs[0], x.shape, strict=True))
+    if x.dtype is not y.dtype or x.dtype.kind != "f" or len(sizes) < x.rank or (
+            len(set(inputs[1])) < y.rank or set(output) != {*inputs[0], *inputs[1]} or any(
+            sizes.get(name, n) != n for name, n in zip(inputs[1], y.shape, strict=True))):
+        return None
+    found = []
+    for labels, sig in zip(inputs, (x, y), strict=True):
+        order = tuple(labels.index(name) for name in output if name in labels)
+        shape = tuple(sig.shape[labels.index(name)] if name in labels else 1 for name in output)
+        found.append((None if order == tuple(sorted(order)) else order,
+                      None if len(shape) == sig.rank else shape))
+    return found
+
+
+def _viewed(x, view):
+    order, shape = view
+    x = x if order is None else x.permute(order)
+    return x if shape is None else x.reshape(shape)
 
 
 @functools.lru_cache(maxsize=4096)

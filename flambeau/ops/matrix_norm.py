@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import dtype as dt
 from ..core import shape as sh
-from .declare import composite, engine, registry
+from .declare import T, composite, engine, registry
 from .decompose import require_floating
 from .product import conjugate, require_matrix
 from .solve import inv_ex
@@ -209,8 +209,39 @@ def plain_vander(x, N=None, increasing=False):
 # -- distances between rows ------------------------------------------------------------------------
 
 
+#: from more rows than this on, torch takes Euclidean distances from products
+_MANY = 25
+
+
+@composite(method=False, function_form=False, backward="CdistBackward0")
+def euclidean_distances(x1: T, x2: T):
+    """Distances of rows: the root of |a|^2 + |b|^2 - 2 a b, summed as one product."""
+    squares = [(x * x).sum(-1, keepdim=True) for x in (x1, x2)]
+    ones = [engine.full(square.shape, 1, square.dtype) for square in squares]
+    left = registry["cat"]([x1 * -2, squares[0], ones[0]], -1)
+    right = registry["cat"]([x2, ones[1], squares[1]], -1)
+    return registry["sqrt"](registry["clamp"](left @ right.mT, 0))
+
+
+@euclidean_distances.gradient
+def euclidean_distances(g, x1, x2, out):
+    share = registry["where"](out == 0, 0.0, g / out)
+    return (lambda: x1 * share.sum(-1, keepdim=True) - share @ x2,
+            lambda: x2 * share.mT.sum(-1, keepdim=True) - share.mT @ x1)
+
+
+def _by_products(x1, x2, p, compute_mode) -> bool:
+    """Whether distances are taken from products: those of many rows, unless told otherwise."""
+    if compute_mode in (None, "use_mm_for_euclid_dist_if_necessary"):
+        wanted = x1.shape[-2] > _MANY or x2.shape[-2] > _MANY
+    else:
+        wanted = compute_mode == "use_mm_for_euclid_dist"
+    return (wanted and p == 2 and x1.dtype is x2.dtype and x1.shape[:-2] == x2.shape[:-2]
+            and bool(x1.numel() and x2.numel()))
+
+
 @composite(method=False, backward="CdistBackward0")
-def cdist(x1, x2, p=2.0, compute_mode=None):
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     """The p-norm distance of every row of one matrix to every row of another."""
     for position, x in enumerate((x1, x2), 1):
         if x.dim() < 2:
@@ -224,6 +255,8 @@ def cdist(x1, x2, p=2.0, compute_mode=None):
                            f"{x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
+    if _by_products(x1, x2, p, compute_mode):
+        return euclidean_distances(x1, x2)
     return registry["linalg.vector_norm"](x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 

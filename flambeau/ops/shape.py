@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from operator import index
 
@@ -358,9 +359,14 @@ def moved_order(rank: int, source, destination) -> tuple[int, ...]:
     return tuple(order)
 
 
+_moved_once = functools.lru_cache(maxsize=1024)(moved_order)
+
+
 @composite
 def movedim(x, source, destination):
     """Dimensions taken to other places; the others keep their order."""
+    if type(source) is int and type(destination) is int and x.sig.rank:
+        return permute(x, _moved_once(x.sig.rank, source, destination))
     if x.sig.rank == 0:
         moved_order(0, source, destination)
         return permute(x, ())

@@ -23,13 +23,14 @@ def sorting(dtype: str, n: int, total: int, name: str = "sort"):
 def best(dtype: str, n: int, k: int, total: int):
     """(routine, bytes it needs beside, bytes for one part) for the k best of rows."""
     slot = room_for_best(k, WIDE[dtype])
-    return _routine("selection", "topk", dtype), slot * min(total // n, SLOTS), slot
+    symbol = f"topk_{dtype}"
+    return machine_code("selection", (symbol,), dtype)[symbol], slot * min(total // n, SLOTS), slot
 
 
 def ranked(name: str, dtype: str, n: int, total: int):
     """The same for one element by its rank."""
     slot = room_for_rank(n, WIDE[dtype])
-    return _routine("selection", name, dtype), slot * min(total // n, SLOTS), slot
+    return _routine("ranks", name, dtype), slot * min(total // n, SLOTS), slot
 
 
 #: dtype -> whether its elements are as wide as their places

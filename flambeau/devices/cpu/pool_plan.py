@@ -22,6 +22,8 @@ ELEMENTS = {"float32": "float", "float64": "double"}
 _TAPS, _STEPS = 7, 7
 #: taps that can be told apart by a byte
 MOST_TAPS = 256
+#: columns of a window from which on lanes go along its lines, not from window to window
+_LONG = 8
 #: elements seen that are worth a range of their own
 _WORTH = 1 << 16
 #: planes must be smaller than this, since places in them are counted in 32 bits
@@ -127,8 +129,25 @@ def max_plan(dtype_name, planes, sizes, outs, kernel, stride, padding, dilation)
     return Plan(ELEMENTS[dtype_name], planes, axes, 0)
 
 
+class Windows:
+    """Windows of lines and columns that are large, one after another."""
+
+    def __init__(self, dtype_name: str, planes: int, axes: tuple[Axis, ...]):
+        down, across = axes if len(axes) == 2 else (adaptive_axis(1, 1), *axes)
+        self.function = machine_code("pool_windows", ("windowed",), dtype_name)["windowed"]
+        self.words = table([*down.begin, *down.end, *across.begin, *across.end])
+        self.numbers = (address_of(self.words), down.size, across.size, len(down.begin),
+                        len(across.begin), planes, planes * down.size * across.size)
+
+    def run(self, what: str, out: int, x: int, places: int) -> None:
+        """`what` is places: there is no other way."""
+        self.function(out, places, x, *self.numbers)
+
+
 @remembered
-def adaptive_plan(dtype_name, planes, sizes, outs) -> Plan:
+def adaptive_plan(dtype_name, planes, sizes, outs) -> Plan | Windows:
+    if len(sizes) <= 2 and sizes[-1] >= _LONG * outs[-1]:
+        return Windows(dtype_name, planes, tuple(map(adaptive_axis, sizes, outs)))
     return Plan(ELEMENTS[dtype_name], planes, tuple(map(adaptive_axis, sizes, outs)), 0)
 
 

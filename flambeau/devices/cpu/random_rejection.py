@@ -10,7 +10,7 @@ import functools
 from ...core.lazily import np
 from .foundry import machine_code
 from .ordering import places
-from .random import cast, demand, drawn, exponential, unit, work_kind
+from .random import cast, demand, drawn, exponential, uniform, unit, work_kind
 
 TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
 
@@ -62,8 +62,8 @@ def dirichlet(rng, concentrations, dtype="float32"):
 
 @functools.cache
 def choosing(dtype: str):
-    """Routines (weights, width, total) -> 0 if they are fit, and the race of each row."""
-    names = (f"weights_{dtype}", f"race_{dtype}")
+    """Routines: whether weights are fit (0 if so), the race of each row, a search of shares."""
+    names = (f"weights_{dtype}", f"race_{dtype}", f"lookup_{dtype}")
     found = machine_code("choices", names, dtype)
     return tuple(found[name] for name in names)
 
@@ -75,13 +75,27 @@ FAULTS = {
 }
 
 
+def demand_fit(weights: int, width: int, total: int, dtype: str) -> None:
+    """Refuse `total` weights at an address by which nothing can be chosen."""
+    fault = choosing(dtype)[0](weights, width, total)
+    demand(not fault, FAULTS.get(fault, ""))
+
+
 def choose_one(rng, weights: int, width: int, total: int, dtype: str, spare: int, out: int) -> None:
     """One category for each row of `total` weights at an address; `spare` has room for as many."""
-    fit, race = choosing(dtype)
-    fault = fit(weights, width, total)
-    demand(not fault, FAULTS.get(fault, ""))
+    demand_fit(weights, width, total, dtype)
     exponential(rng, total, dtype, 1.0, spare)
-    race(weights, spare, out, width, total)
+    choosing(dtype)[1](weights, spare, out, width, total)
+
+
+def choose_again(rng, weights: int, width: int, total: int, dtype: str, n: int, spare: int,
+                 out: int) -> None:
+    """n categories for each row, any of them again; `spare` has room for a double for each choice
+    and each weight of a row."""
+    demand_fit(weights, width, total, dtype)
+    count = total // width * n
+    uniform(rng, count, "float64", 0.0, 1.0, spare)
+    choosing(dtype)[2](weights, spare, spare + 8 * count, out, width, n, total)
 
 
 def multinomial(rng, weights, n, replacement=False, dtype="float32"):

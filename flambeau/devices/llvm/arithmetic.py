@@ -8,6 +8,7 @@ from ...core.expr import Expr
 from ..libm import LIBM
 from ..text import Text
 from .conversions import convert
+from .remainder import remainder
 from .types import REGISTER, of_type, registers, splat
 from .vectors import gathered, part
 
@@ -60,6 +61,8 @@ def _of_floats(w: Text, head: str, dtype: dt.dtype, type_: str, args, width: int
         return w.call(f"llvm.fabs.{suffix}", type_, [(type_, args[0])])
     if head in _INTRINSICS:
         return w.call(f"llvm.{head}.{suffix}", type_, [(type_, a) for a in args])
+    if head == "fmod":
+        return remainder(w, dtype, args, width)
     if head in LIBM:
         return _by_libm(w, head, dtype, args, width)
     raise ValueError(f"no lowering of {head} for {dtype}")

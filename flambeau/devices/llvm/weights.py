@@ -52,7 +52,7 @@ def work_of(kernel: Kernel, stages: Stages) -> float:
 
 
 def _weight(e: Expr) -> float:
-    if e.head in LIBM and (e.head, e.dtype) not in mathlib.TABLE:
+    if e.head in LIBM and e.head not in _HEAVY and (e.head, e.dtype) not in mathlib.TABLE:
         return 100
     if e.args and (e.head, e.args[0].dtype) in mathlib.TABLE:
         return 15

@@ -164,7 +164,7 @@ def gelu(input: Tensor, approximate: _str = 'none', *, out: _Any = None) -> Tens
 def glu(input: Tensor, dim: _Any = -1, *, out: _Any = None) -> Tensor:
     """The first half along `dim`, times sigmoid of the second"""
 
-def grid_sample(input: Tensor, grid: _Any, mode: _str = 'bilinear', padding_mode: _str = 'zeros', align_corners: _Any = None, *, out: _Any = None) -> Tensor:
+def grid_sample(input: Tensor, grid: _Any, mode: _str = 'bilinear', padding_mode: _str = 'zeros', align_corners: _Any = None) -> Tensor:
     """The input read at the points of a grid, whose coordinates run from -1 to 1."""
 
 def group_norm(input: Tensor, num_groups: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enabled: _bool = True, *, out: _Any = None) -> _tuple[Tensor, ...]:

@@ -1,4 +1,5 @@
-"""Choices between categories: weights checked, and the first of each row's race found."""
+"""Choices between categories: weights checked, the first of each row's race found, and shares of
+running sums looked up."""
 
 from __future__ import annotations
 
@@ -45,5 +46,33 @@ def race(dtype: str) -> Function:
     return f
 
 
+def lookup(dtype: str) -> Function:
+    """Of each row the categories in whose share of the running sum numbers of [0, 1) lie."""
+    kind = TYPES[dtype]
+    f = Function(f"lookup_{dtype}",
+                 "ptr x, ptr units, ptr running, ptr out, i64 width, i64 each_, i64 total")
+    number, last = f.var("i64", 0), f.width - 1
+    with f.each(0, f.total, f.width) as first:
+        total = f.var(kind, 0.0)
+        with f.each(0, f.width) as i:
+            total.add(f.x.load(kind, first + i))
+            f.running.store(total().to("double"), i)
+        with f.each(0, last) as i:
+            share = f.running.load("double", i).to(kind) / total()
+            f.running.store(share.to("double"), i)
+        f.running.store(f.const("double", 1.0), last)
+        with f.each(0, f.each_):
+            unit, low, count = f.units.load("double", number()), f.var("i64", 0), f.var("i64", last)
+            with f.repeat() as loop:  # the first that is not below
+                loop.leave_if(count() <= 0)
+                half = count() >> 1
+                below = f.running.load("double", low() + half) < unit
+                low.set(below.pick(low() + half + 1, low(), foretold=False))
+                count.set(below.pick(count() - half - 1, half, foretold=False))
+            f.out.store(low(), number())
+            number.add(1)
+    return f
+
+
 def build(dtype: str) -> list[Function]:
-    return [fit(dtype), race(dtype)]
+    return [fit(dtype), race(dtype), lookup(dtype)]

@@ -13,5 +13,12 @@ FOURIER = Record("rows inner n taken made swapped scale grain stages")
 #: table of its weights
 STAGE = Record("radix apart count table")
 
-#: numbers in a row at most: four arrays of them have to be at hand
-MOST = 1 << 12
+#: factors that have a pass of their own
+RADICES = (8, 4, 2, 3, 5)
+
+#: numbers in a row at most, and in one for which there is room at hand
+MOST, NEAR = 1 << 20, 1 << 12
+
+#: numbers in one of several rows that go together: where they follow one another, and where they
+#: are abreast in memory too, so that one alone would be read number by number
+SHORT, ABREAST = 1 << 8, 1 << 10

@@ -31,6 +31,7 @@ class Keys:
         self.memory, self.kind, self.infinite = KINDS[dtype]
         self.bits = BITS[self.memory]
         self.type = "i64" if self.bits == 64 else "i32"
+        self.type_bits = BITS[self.type]
         self.lowest = -(1 << (self.bits - 1))
         #: the key of NaN in rising order
         self.nan = (1 << self.bits) - 1

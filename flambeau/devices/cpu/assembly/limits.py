@@ -11,6 +11,8 @@ SLOTS = 16
 NEAR = 320
 #: candidates are collected until there are twice as many as wanted, and so many more
 SPARE = 24
+#: keys that are counted at a time, where one of a rank is looked for
+BLOCK = 64
 
 
 def room_for_sort(n: int, short: int = SHORT) -> int:
@@ -26,4 +28,4 @@ def room_for_best(k: int, wide: bool) -> int:
 
 def room_for_rank(n: int, wide: bool) -> int:
     """Bytes to find one of a row of n by its rank."""
-    return 0 if n <= NEAR else n * (16 if wide else 8)
+    return 0 if n <= NEAR else (n + BLOCK) * (8 if wide else 4)

@@ -8,12 +8,13 @@ by the lower bits first.
 
 from __future__ import annotations
 
+from . import network
 from .keys import Keys
 from .limits import DIGITS, SHORT, SLOTS
 from .writer import Function, Value, parallel, wide
 
-#: rows up to this long are sorted by insertion
-SMALL = 24
+#: rows up to this long are sorted by a network
+SMALL = 256
 #: a part is worth a thread's while from so many elements on
 GRAIN = 4096
 LANES = 8
@@ -21,21 +22,6 @@ LONGEST_TIE = 24
 
 
 # -- packed elements -----------------------------------------------------------------------------
-
-
-def _insertion() -> Function:
-    """Packed elements in order, a few of them."""
-    f = Function("insertion", "ptr a, i64 n", local=True)
-    with f.each(1, f.n) as i:
-        held, j = f.a.load("i64", i), f.var("i64", i)
-        with f.repeat() as loop:
-            loop.leave_if(j() <= 0)
-            before = f.a.load("i64", j() - 1)
-            loop.leave_if(before.below(held) | (before == held))
-            f.a.store(before, j())
-            j.add(-1)
-        f.a.store(held, j())
-    return f
 
 
 def _radix() -> Function:
@@ -236,9 +222,9 @@ class Sorter:
 
     def __init__(self, keys: Keys):
         self.keys = keys
-        self.insertion, self.radix = _insertion(), _radix()
-        self.packing = _packing(keys)
-        self.functions = [self.insertion, self.radix, self.packing]
+        *networks, self.chunk, self.network = network.build(SMALL)
+        self.radix, self.packing = _radix(), _packing(keys)
+        self.functions = [*networks, self.chunk, self.network, self.radix, self.packing]
         if keys.type == "i64" or keys.kind != "f":
             self.lowest = _lowest(keys)
             self.functions.append(self.lowest)
@@ -266,7 +252,7 @@ class Sorter:
         f.known.store(low, 1)
         found = f.var("ptr", f.a)
         with f.when(f.n <= SMALL) as few:
-            f.run(self.insertion, f.a, f.n)
+            f.run(self.network, f.a, f.n)
         with few.otherwise():
             found.set(f.run(self.radix, f.a, f.b, f.counts, f.n))
         if self.keys.type == "i64":
@@ -314,6 +300,11 @@ class Part:
         a = short.pick(near, mine)
         b = short.pick(near.at("i64", SHORT), mine.at("i64", self.n))
         return a, b, short.pick(tables, mine.at("i64", self.n * 2))
+
+    def put(self, r: Value, at: Value, value: Value) -> None:
+        """The one element that row r gives, and where it is."""
+        self.order.store(at, r)
+        self.values.store(value, r)
 
     def start(self, r: Value, n: Value) -> Value:
         """Where row r begins, when rows are n long."""
@@ -398,8 +389,7 @@ def mode(keys: Keys) -> list[Function]:
             best.set(longer.pick(i - start(), best()))
             last.set(longer.pick(i, last()))
         at = found.load("i64", last()) & 0xFFFFFFFF
-        part.order.store(at, r)
-        part.values.store(keys.load(x, at * part.inner), r)
+        part.put(r, at, keys.load(x, at * part.inner))
     return [*sorter.functions, f, entry(
         f"mode_{keys.dtype}", part, "ptr x, ptr values, ptr order, ptr scratch, i64 n, i64 inner, "
         "i64 flip, i64 total")]

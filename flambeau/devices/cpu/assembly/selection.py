@@ -1,4 +1,4 @@
-"""The best k of rows, and one element by its rank, without sorting what is not asked for.
+"""The best k of rows, without sorting what is not asked for.
 
 An element is packed with its place so that the better one, or of equals the earlier one, is the
 larger number: 64 bits for keys of up to 32 bits, else 128.
@@ -9,9 +9,7 @@ from __future__ import annotations
 from .keys import Keys
 from .limits import NEAR, SPARE
 from .ordering import LANES, Part, Row, entry
-from .writer import Function, Value, wide
-
-TOP_BITS = 11
+from .writer import Function, Value
 
 
 class Packed:
@@ -232,79 +230,5 @@ def topk(keys: Keys) -> list[Function]:
         "i64 flip, i64 k, i64 slot, i64 total")]
 
 
-# -- one by its rank -----------------------------------------------------------------------------
-
-#: what rank is wanted: k itself; the lower median, NaN if there is one; that of what is not NaN
-RANKS = {"kthvalue": 0, "median": 1, "nanmedian": 2}
-
-
-def _rank(f: Function, name: str, given: Value, n: Value, nans: Value) -> Value:
-    if name == "kthvalue":
-        return given - 1
-    if name == "median":  # the first NaN comes right after all numbers
-        return (nans > 0).pick(n - nans, (n - 1).sar(1))
-    numbers = n - nans
-    return (numbers > 0).pick((numbers - 1).sar(1), 0)
-
-
-def ranked(keys: Keys, name: str) -> list[Function]:
-    """The element of a rank in rising order: a histogram of the keys' first bits says where."""
-    packed, part = Packed(keys), Part("ranked_rows")
-    select, f, kind = _select(packed), part.f, packed.type
-    near, tables = f.room(kind, NEAR), f.room("i32", 1 << TOP_BITS)
-    short = part.n <= NEAR
-    mine = part.scratch.at("i8", f.begin / part.grain * part.slot)
-    a = short.pick(near, mine)
-    down = max(keys.bits - TOP_BITS, 0)
-
-    with f.each(f.begin, f.end) as r:
-        x = part.x.at(keys.memory, part.start(r, part.n))
-
-        def key_at(i: Value, x=x) -> Value:
-            return keys.of(keys.load(x, i * part.inner))
-
-        nans = f.var("i64", 0)
-        if keys.kind == "f" and name != "kthvalue":
-            whole = (part.inner == 1).pick(part.n & -LANES, 0)
-            with f.each(0, whole, LANES) as i:
-                unknown = keys.is_nan(keys.of(keys.load(x, i, LANES)))
-                nans.add(f.calls("llvm.ctpop.i8", "i8", unknown.mask()).to("i64"))
-            with f.each(whole, part.n) as i:
-                nans.add(keys.is_nan(key_at(i)).to("i64"))
-        rank = f.var("i64", _rank(f, name, part.k, part.n, nans()))
-        count, bucket = f.var("i64", 0), f.var(keys.type, -1)
-        with f.when(~short):
-            _bucket(f, tables, part.n, lambda i: (key_at(i) >> down), rank, bucket, keys)
-        with f.each(0, part.n) as i:
-            key = key_at(i)
-            a.store(packed.make(key ^ keys.turned(f, f.const("i64", -1)), i), count())
-            inside = short | ((key >> down) == bucket())
-            count.add(inside.to("i64"))
-        f.run(select, a, count(), rank() + 1)
-        at = packed.place(a.load(kind, rank()))
-        part.order.store(at, r)
-        part.values.store(keys.load(x, at * part.inner), r)
-    return [select, f, entry(
-        f"{name}_{keys.dtype}", part, "ptr x, ptr values, ptr order, ptr scratch, i64 n, "
-        "i64 inner, i64 flip, i64 k, i64 slot, i64 total")]
-
-
-def _bucket(f: Function, tables: Value, n: Value, top, rank, bucket, keys: Keys) -> None:
-    """Which first bits the element of a rank has, and its rank among those that share them."""
-    size = 1 << TOP_BITS
-    with f.each(0, size, LANES) as i:
-        tables.store(f.const(wide("i32", LANES), 0), i)
-    with f.each(0, n) as i:
-        place = top(i).to("i64")
-        tables.store(tables.load("i32", place) + 1, place)
-    at = f.var("i64", 0)
-    with f.repeat() as loop:
-        have = tables.load("i32", at()).to("i64")
-        loop.leave_if(rank() < have)
-        rank.set(rank() - have)
-        at.add(1)
-    bucket.set(at().to(keys.type))
-
-
-def build(name: str, dtype: str) -> list[Function]:
-    return topk(Keys(dtype)) if name == "topk" else ranked(Keys(dtype), name)
+def build(dtype: str) -> list[Function]:
+    return topk(Keys(dtype))

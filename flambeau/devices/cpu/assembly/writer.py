@@ -381,6 +381,10 @@ class Loop:
         self.f.go(self.done)
         self.f.start(self.f.label("dead"))
 
+    def again(self) -> None:
+        self.f.go(self.head)
+        self.f.start(self.f.label("dead"))
+
 
 class Branch:
     """The two ways of a condition."""
