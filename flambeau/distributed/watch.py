@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from .store import dial, receive_message, send_message
 
-BEAT = 0.2  # seconds between two beats
+BEAT = 0.2  # seconds between two beats, at least
 
 
 class Watch:
@@ -26,7 +26,7 @@ class Watch:
         self.host, self.port = host, port
         self.progress: dict[str, list] = {}
         self.lost: dict[int, str] = {}
-        self._leaving = threading.Event()
+        self._leaving, self._news = threading.Event(), threading.Event()
         self._line = dial(host, port, 30)
         self._line.settimeout(None)
         self._sending = threading.Lock()
@@ -41,11 +41,13 @@ class Watch:
         entry = self.progress.setdefault(group, [0, ""])
         entry[0] += 1
         entry[1] = name
+        self._news.set()
         return entry[0]
 
     def leave(self) -> None:
         """Say farewell: from now on nobody misses this rank."""
         self._leaving.set()
+        self._news.set()
         if sys.excepthook == self._excepthook:
             sys.excepthook = self._before
         with contextlib.suppress(OSError):
@@ -82,13 +84,12 @@ class Watch:
             send_message(self._line, *parts)
 
     def _beat(self) -> None:
-        said = None
+        """The first collective is told of at once: who stops soon after it has begun some."""
         with contextlib.suppress(OSError):
-            while not self._leaving.wait(BEAT):
-                now = json.dumps(self.progress).encode()
-                if now != said:
-                    self._send(b"beat", now)
-                    said = now
+            while self._news.wait() and not self._leaving.is_set():
+                self._news.clear()
+                self._send(b"beat", json.dumps(self.progress).encode())
+                self._leaving.wait(BEAT)
 
     def _listen(self) -> None:
         try:

@@ -5,6 +5,7 @@ The tries are machine code (assembly/tries.py, which names the algorithms).
 
 from __future__ import annotations
 
+import ctypes
 import functools
 
 from ...core.lazily import np
@@ -69,16 +70,14 @@ def choosing(dtype: str):
 
 
 INVALID = "invalid multinomial distribution"
-FAULTS = {
-    1: "probability tensor contains either `inf`, `nan` or element < 0",
-    2: f"{INVALID} (sum of probabilities <= 0)",
-}
 
 
-def demand_fit(weights: int, width: int, total: int, dtype: str) -> None:
+def demand_fit(weights: int, width: int, total: int, dtype: str, one_by_one=False) -> None:
     """Refuse `total` weights at an address by which nothing can be chosen."""
-    fault = choosing(dtype)[0](weights, width, total)
-    demand(not fault, FAULTS.get(fault, ""))
+    if choosing(dtype)[0](weights, width, total):
+        kind = {"float32": ctypes.c_float, "float64": ctypes.c_double}[dtype]
+        rows = np.ctypeslib.as_array((kind * total).from_address(weights)).reshape(-1, width)
+        check_weights(rows, one_by_one)
 
 
 def choose_one(rng, weights: int, width: int, total: int, dtype: str, spare: int, out: int) -> None:
@@ -92,7 +91,7 @@ def choose_again(rng, weights: int, width: int, total: int, dtype: str, n: int, 
                  out: int) -> None:
     """n categories for each row, any of them again; `spare` has room for a double for each choice
     and each weight of a row."""
-    demand_fit(weights, width, total, dtype)
+    demand_fit(weights, width, total, dtype, one_by_one=True)
     count = total // width * n
     uniform(rng, count, "float64", 0.0, 1.0, spare)
     choosing(dtype)[2](weights, spare, spare + 8 * count, out, width, n, total)
@@ -115,8 +114,9 @@ def check_weights(rows, one_by_one=False):
         demand(not np.any(rows < 0), f"{INVALID} (encountering probability entry < 0)")
         demand(np.all(np.isfinite(rows)),
                f"{INVALID} (encountering probability entry = infinity or NaN)")
-    demand(np.all(np.isfinite(rows)) and np.all(rows >= 0), FAULTS[1])
-    demand(np.all(rows.sum(-1) > 0), FAULTS[2])
+    demand(np.all(np.isfinite(rows)) and np.all(rows >= 0),
+           "probability tensor contains either `inf`, `nan` or element < 0")
+    demand(np.all(rows.sum(-1) > 0), f"{INVALID} (sum of probabilities <= 0)")
 
 
 def with_replacement(rng, row, n):
