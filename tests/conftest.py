@@ -12,3 +12,19 @@ collect_ignore = [] if find_spec("torch") else ["parity"]
 def root():
     """The repository's folder."""
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """The programs that are built while a test runs, in order."""
+    from flambeau.compiler import segment
+
+    built = []
+
+    class Watched(segment.Program):
+        def __init__(self, *args):
+            super().__init__(*args)
+            built.append(self)
+
+    monkeypatch.setattr(segment, "Program", Watched)
+    return built

@@ -246,7 +246,7 @@ def test_choices_by_native_code(dtype, shape, n):
         turned = torch.stack([weights, weights], -1)[..., 0]  # not contiguous
         assert torch.equal(found, torch.multinomial(turned, n, replacement))
         assert after == torch.rand(1).item()
-    with pytest.raises(RuntimeError, match="entry < 0|element < 0"):
+    with pytest.raises(RuntimeError, match=r"entry < 0|element < 0"):
         torch.multinomial(weights - 2, n, True)
     with pytest.raises(RuntimeError, match="sum of probabilities"):
         torch.multinomial(weights * 0, n, True)

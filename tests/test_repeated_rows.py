@@ -7,23 +7,8 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler import segment
 from flambeau.compiler.rows import turned
 from flambeau.devices.cpu.repeated import routines
-
-
-@pytest.fixture
-def programs(monkeypatch):
-    """The programs that are built, in order."""
-    built = []
-
-    class Watched(segment.Program):
-        def __init__(self, *args):
-            super().__init__(*args)
-            built.append(self)
-
-    monkeypatch.setattr(segment, "Program", Watched)
-    return built
 
 
 def routines_of(program) -> list[str]:

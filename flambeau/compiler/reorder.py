@@ -18,7 +18,7 @@ from ..core import expr as ex
 from ..core.kernel import Kernel, Operand, Store
 from ..devices.cpu.compile import compile_kernel
 from .passing import Uses
-from .rows import added, fetched, turned
+from .rows import Rows, Turned, added, fetched, turned
 from .tape import Launch, Place
 
 
@@ -43,36 +43,48 @@ class _Work:
         self.orders: dict[tuple, Place] = {}    # numbers, and how they are turned -> where they are
 
     def fetch(self, k: int) -> None:
+        """Fetch rows to where they are turned to, by numbers turned before."""
         uses, step, rows = self.uses, self.uses.launches[k], fetched(self.uses.launches[k])
         assert rows is not None
-        readers = uses.readers(rows.batch.root)
-        if not uses.is_own(rows.batch) or uses.writers(rows.batch.root) != [k] or len(readers) != 1:
+        at = self._only(uses.readers(rows.batch.root))
+        turn = self._turn(at, rows)
+        if turn is None or turn.source != rows.batch or turn.target.offset or (
+                uses.writers(rows.batch.root) != [k]) or any(
+                turn.target.root in (*reads, *writes) for reads, writes in uses.touched[:at]):
             return
-        turn = turned(uses.launches[readers[0]])
-        if turn is None or turn.width != rows.width or turn.down * turn.across != rows.many or (
-                turn.source != rows.batch or turn.target.offset
-                or uses.writers(rows.numbers.root)
-                or any(turn.target.root in (*reads, *writes)
-                       for reads, writes in uses.touched[:readers[0]])):
-            return
-        numbers, before = self._ordered(rows.numbers, turn.down, turn.across)
-        self.instead[k] = [*before, step.moved((turn.target, step.args[1], numbers, step.args[3]))]
-        self.instead[readers[0]] = []
+        self._replace(k, at, rows.numbers, (turn.down, turn.across),
+                      lambda numbers: (turn.target, step.args[1], numbers, step.args[3]))
 
     def add(self, k: int) -> None:
+        """Add rows from where they are turned from, by numbers turned before."""
         uses, step, rows = self.uses, self.uses.launches[k], added(self.uses.launches[k])
         assert rows is not None
-        writers = uses.writers(rows.batch.root)
-        if not uses.is_own(rows.batch) or uses.readers(rows.batch.root) != [k] or len(writers) != 1:
+        at = self._only(uses.writers(rows.batch.root))
+        turn = self._turn(at, rows)
+        if turn is None or turn.target != rows.batch or (
+                uses.readers(rows.batch.root) != [k]) or any(
+                turn.source.root in writes for _, writes in uses.touched[at + 1:k]):
             return
-        turn = turned(uses.launches[writers[0]])
-        if turn is None or turn.width != rows.width or turn.down * turn.across != rows.many or (
-                turn.target != rows.batch or uses.writers(rows.numbers.root)
-                or any(turn.source.root in writes for _, writes in uses.touched[writers[0] + 1:k])):
-            return
-        numbers, before = self._ordered(rows.numbers, turn.across, turn.down)
-        self.instead[k] = [*before, step.moved((step.args[0], turn.source, numbers, step.args[3]))]
-        self.instead[writers[0]] = []
+        self._replace(k, at, rows.numbers, (turn.across, turn.down),
+                      lambda numbers: (step.args[0], turn.source, numbers, step.args[3]))
+
+    @staticmethod
+    def _only(found: list[int]) -> int:
+        """The number of a launch that is the only one, or -1."""
+        return found[0] if len(found) == 1 else -1
+
+    def _turn(self, at: int, rows: Rows) -> Turned | None:
+        """How a launch turns all rows of a batch that nobody else sees."""
+        uses = self.uses
+        turn = turned(uses.launches[at]) if at >= 0 and uses.is_own(rows.batch) else None
+        fits = turn is not None and (turn.down * turn.across, turn.width) == (rows.many, rows.width)
+        return turn if fits and not uses.writers(rows.numbers.root) else None
+
+    def _replace(self, k: int, at: int, numbers: Place, grid: tuple[int, int], args) -> None:
+        """Let a launch work on other arguments, and the one that turns rows be gone."""
+        turned_numbers, before = self._ordered(numbers, *grid)
+        self.instead[k] = [*before, self.uses.launches[k].moved(args(turned_numbers))]
+        self.instead[at] = []
 
     def _ordered(self, numbers: Place, down: int, across: int) -> tuple[Place, list]:
         """Where numbers of rows are in another order, and what puts them there if nothing did."""
