@@ -83,7 +83,7 @@ class _Search(Uses):
 
     def found(self, fetch: int) -> Found | None:
         rows = self.rows
-        high = self._bound()
+        high = self._bound(fetch)
         if rows.many < _ROWS or high is None or not self.is_own(rows.batch) or (
                 self.writers(rows.batch.root) != [fetch]
                 or any(k > fetch for k in self.writers(rows.numbers.root))):
@@ -99,15 +99,15 @@ class _Search(Uses):
             found.back.append(back)
         return found if found.forward or found.back else None
 
-    def _bound(self) -> int | None:
-        """What the numbers are known to be below, if they were found to be 0 or more."""
+    def _bound(self, fetch: int) -> int | None:
+        """What the numbers are known to be below, if they were found to be 0 or more by then."""
         numbers = self.rows.numbers
         for maker in self.writers(numbers.root):
             turn = turned(self.launches[maker])
             if turn is None or turn.target != numbers:
                 return None
             numbers = turn.source
-        for check in self.launches:
+        for check in self.launches[:fetch]:
             if isinstance(check, Check) and check.low == 0:
                 (maker,) = self.writers(check.least.root)
                 if self.launches[maker].args[2] == numbers:
@@ -162,7 +162,8 @@ class _Search(Uses):
         if not self._is_product_of(k, given, width):
             return None
         out, rows = self.launches[k].args[0], self.rows
-        if not self.is_own(out) or self.writers(out.root) != [k]:
+        if not self.is_own(out) or self.writers(out.root) != [k] or (
+                self.launches[k].name != _PRODUCTS[rows.dtype][0]):  # what it adds comes once a place
             return None
         readers = self.readers(out.root)
         put = added(self.launches[readers[0]]) if len(readers) == 1 else None
