@@ -84,7 +84,8 @@ class _Search(Uses):
     def found(self, fetch: int) -> Found | None:
         rows = self.rows
         high = self._bound(fetch)
-        if rows.many < _ROWS or high is None or not self.is_own(rows.batch) or (
+        if rows.many < _ROWS or high is None or 4 * high > self._bytes() or (
+                not self.is_own(rows.batch)) or (
                 self.writers(rows.batch.root) != [fetch]
                 or any(k > fetch for k in self.writers(rows.numbers.root))):
             return None
@@ -97,7 +98,12 @@ class _Search(Uses):
             if back is None:
                 return None
             found.back.append(back)
-        return found if found.forward or found.back else None
+        alone = len({back.given for back in found.back}) == len(found.back)  # it is folded once
+        return found if alone and (found.forward or found.back) else None
+
+    def _bytes(self) -> int:
+        """Those of the rows, which marks for all of the table should not exceed."""
+        return self.rows.many * self.rows.width * SIZES[self.rows.dtype]
 
     def _bound(self, fetch: int) -> int | None:
         """What the numbers are known to be below, if they were found to be 0 or more by then."""
@@ -163,7 +169,7 @@ class _Search(Uses):
             return None
         out, rows = self.launches[k].args[0], self.rows
         if not self.is_own(out) or self.writers(out.root) != [k] or (
-                self.launches[k].name != _PRODUCTS[rows.dtype][0]):  # what it adds comes once a place
+                self.launches[k].name != _PRODUCTS[rows.dtype][0]):  # all else it adds is per place
             return None
         readers = self.readers(out.root)
         put = added(self.launches[readers[0]]) if len(readers) == 1 else None
