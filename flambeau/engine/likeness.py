@@ -1,5 +1,5 @@
-"""Fronts of `equal`, `isin` and `cosine_similarity` that nothing records: both tensors go through one
-native call."""
+"""Fronts of `equal`, `isin` and `cosine_similarity` that nothing records: both tensors go through
+one native call."""
 
 from __future__ import annotations
 
