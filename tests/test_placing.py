@@ -186,3 +186,22 @@ def test_compiled_calls_see_new_values(name):
         k = torch.from_numpy(np.random.default_rng(seed).integers(0, 6, 3))
         for _ in range(2):
             assert torch.equal(compiled(x, k), call(x, k))
+
+
+def test_profilers_see_calls_by_their_names():
+    x, k = torch.rand(3, 4), torch.tensor([1])
+    calls = {
+        "diag":                lambda: torch.diag(x[0]),
+        "masked_scatter":      lambda: x.masked_scatter(x > 2, x),
+        "index_fill":          lambda: x.index_fill(0, k, 1.0),
+        "nan_to_num":          lambda: torch.nan_to_num(x),
+        "isin":                lambda: torch.isin(k, k),
+        "adaptive_max_pool1d": lambda: torch.nn.functional.adaptive_max_pool1d(x, 2),
+        "adaptive_max_pool2d": lambda: torch.nn.functional.adaptive_max_pool2d(x[None], 2),
+        "cholesky":            lambda: torch.linalg.cholesky(torch.eye(3)),
+    }
+    for name, call in calls.items():
+        call()
+        with torch.profiler.profile() as seen:
+            call()
+        assert f"aten::{name}" in [event.key for event in seen.key_averages()], name

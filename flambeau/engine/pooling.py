@@ -223,7 +223,6 @@ def _adaptive_values(op: Op, plain):
         op.takes_out = True
         return plain
     n, known = int(op.name[17]), new_table()
-    rule = registry[f"nn.functional.{op.name}_with_indices"]
 
     def front(input, output_size, return_indices=False):
         if return_indices or type(input) is not Tensor or type(output_size) is not int or (
@@ -235,6 +234,7 @@ def _adaptive_values(op: Op, plain):
         if found is None:
             result = plain(input, output_size)  # which checks
             if has_code(input, n) and output_size and sig.contiguous:
+                rule = registry[f"nn.functional.{op.name}_with_indices"]
                 known[sig, output_size] = _adaptive_plan(rule, n, sig, (output_size,) * n)
             return result
         plan, sigs, _ = found
