@@ -432,3 +432,40 @@ def test_packed_sequences_end_where_they_end(kind, both):
         np.testing.assert_allclose(out[:n, k].detach().numpy(), alone[:, 0].detach().numpy(),
                                    atol=1e-6)
         assert (out[n:, k] == 0).all()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_bags_of_one_size_are_those_between_offsets(mode, dtype, kind):
+    table = torch.randn(7, 3).to(dtype).requires_grad_()
+    index = torch.tensor([[1, 1, 6, 0], [2, 5, 5, 5]], dtype=kind)
+    offsets, near = torch.tensor([0, 4], dtype=kind), 1e-2 if dtype is torch.float16 else 1e-6
+    w, found = torch.randn(2, 3).to(dtype), []
+    turned = index.T.contiguous().T
+    for given in ((index, table), (turned, table), (index.flatten(), table, offsets)):
+        out = F.embedding_bag(*given, mode=mode)
+        assert out.dtype is dtype and out.grad_fn.name() == "EmbeddingBagBackward0"
+        found.append((out, *torch.autograd.grad((out * w).sum(), table)))
+    for pair in found[:2]:
+        for one, other in zip(pair, found[2], strict=True):
+            assert torch.allclose(one, other, near, near)
+    compiled = torch.compile(lambda i, t: F.embedding_bag(i, t, mode=mode) * 2)
+    for k in range(4):
+        assert torch.allclose(compiled((index + k) % 7, table),
+                              F.embedding_bag((index + k) % 7, table, mode=mode) * 2, near, near)
+
+
+def test_bags_of_one_size_refuse_and_are_empty():
+    table = torch.randn(4, 3)
+    with pytest.raises(IndexError, match="out of range"):
+        F.embedding_bag(torch.tensor([[0, 4]]), table)
+    with pytest.raises(RuntimeError, match="Long, Int"):
+        F.embedding_bag(torch.tensor([[0.0, 1.0]]), table)
+    with pytest.raises(ValueError, match="mode has to be"):
+        F.embedding_bag(torch.tensor([[0, 1]]), table, mode="any")
+    for mode in ("sum", "mean"):
+        empty = torch.zeros(2, 0, dtype=torch.int64)
+        assert F.embedding_bag(empty, table, mode=mode).tolist() == [[0] * 3] * 2
+        kept = F.embedding_bag(torch.tensor([[0, 1]]), table, mode=mode, padding_idx=1)
+        assert torch.allclose(kept[0], table[0])

@@ -214,3 +214,45 @@ def test_known_selections_and_deposits_refuse_what_they_refused():
             leaf.scatter_(0, inside[:, None], 1.0)
         with torch.no_grad():
             leaf.scatter_(0, inside[:, None], 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64"])
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_whole_dimensions_before_an_index(dtype, kind):
+    a = (np.random.default_rng(0).standard_normal((3, 4, 5)) * 9).astype(dtype)
+    places = [2, 0, -1, 2]
+    for x, b in ((torch.from_numpy(a), a), (torch.from_numpy(a).mT, a.swapaxes(1, 2)),
+                 (torch.from_numpy(a)[::2], a[::2])):
+        index = torch.tensor(places, dtype=kind)
+        for _ in range(3):
+            for given in (places, index, index.reshape(2, 2), index[::2]):
+                n = given if given is places else given.numpy()
+                for found, wanted in ((x[:, given], b[:, n]), (x[:, :, given], b[:, :, n]),
+                                      (x[:, 1:, given], b[:, 1:, n]), (x[..., given], b[..., n])):
+                    assert found.is_contiguous() and np.array_equal(found.numpy(), wanted)
+            assert np.array_equal(x[:, [True, *[False] * (x.shape[1] - 1)]].numpy(), b[:, [0]])
+            assert x[:, []].shape == (x.shape[0], 0, x.shape[2])
+            assert x[:, torch.zeros(0, dtype=kind)].shape == (x.shape[0], 0, x.shape[2])
+
+
+def test_whole_dimensions_before_an_index_that_is_wrong_recorded_or_compiled():
+    x, w = torch.randn(3, 4), torch.randn(3, 3)
+    for _ in range(3):
+        assert x[:, [3, 1]].tolist() == [[row[3], row[1]] for row in x.tolist()]
+        for wrong in ([0, 4], torch.tensor([0, -5])):
+            with pytest.raises(IndexError, match="out of bounds for dimension 1 with size 4"):
+                x[:, wrong]
+        with pytest.raises(IndexError, match="too many indices"):
+            x[:, :, [0]]
+        leaf = x.clone().requires_grad_()
+        (leaf[:, [1, 1, 2]] * w).sum().backward()
+        wanted = torch.stack([torch.zeros(3), w[:, 0] + w[:, 1], w[:, 2], torch.zeros(3)], 1)
+        assert torch.allclose(leaf.grad, wanted)
+        with torch.no_grad():
+            assert torch.equal(leaf[:, [1, 1]], x[:, [1, 1]])
+    compiled = torch.compile(lambda x, i: x[:, i] + x[:, [2, 0, 1]])
+    for k in range(5):
+        i = torch.tensor([k % 4, 0, -1])
+        assert torch.equal(compiled(x, i), x[:, i] + x[:, [2, 0, 1]])
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([0, 4, 0]))

@@ -154,3 +154,83 @@ def test_infos_instead_of_failures():
 def test_refusals(function):
     with pytest.raises(RuntimeError, match=r"linalg|qr"):
         function()
+
+
+# -- factors of small matrices ---------------------------------------------------------------------
+
+
+def definite(shape, dtype, seed=0):
+    a = np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    return a @ a.swapaxes(-1, -2) + np.eye(shape[-1], dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (32, 32), (97, 97), (3, 7, 7), (2, 0, 4, 4)])
+def test_cholesky_of_small_and_large(dtype, shape):
+    a = definite(shape, dtype)
+    near = {"rtol": 1e-5, "atol": 1e-5} if dtype == "float32" else {"rtol": 1e-11, "atol": 1e-12}
+    lower, upper = np.linalg.cholesky(a), np.linalg.cholesky(a, upper=True)
+    half = torch.from_numpy(np.tril(a))  # only one triangle is looked at
+    for x in (torch.from_numpy(a), torch.from_numpy(a).mT, half):
+        found = torch.linalg.cholesky(x)
+        assert found.is_contiguous() and found.dtype is x.dtype and found.shape == x.shape
+        np.testing.assert_allclose(found.numpy(), lower, **near)
+    for x in (torch.from_numpy(a), half.mT):
+        np.testing.assert_allclose(torch.linalg.cholesky(x, upper=True).numpy(), upper, **near)
+        np.testing.assert_allclose(torch.cholesky(x, True).numpy(), upper, **near)
+
+
+def test_cholesky_of_what_has_none():
+    x = torch.eye(5)
+    x[3, 3] = -1
+    for given in (x, x.double(), torch.stack([torch.eye(5), x])):
+        where = "Batch element 1" if given.dim() == 3 else "order 4"
+        with pytest.raises(torch.linalg.LinAlgError, match=where):
+            torch.linalg.cholesky(given)
+        assert torch.linalg.cholesky_ex(given).info.flatten().tolist()[-1] == 4
+    with pytest.raises(RuntimeError, match="square"):
+        torch.linalg.cholesky(torch.ones(2, 3))
+    with pytest.raises(RuntimeError, match="at least 2"):
+        torch.linalg.cholesky(torch.ones(2))
+    out = torch.empty(5, 5)
+    assert torch.linalg.cholesky(torch.eye(5) * 4, out=out) is out and out[2, 2] == 2
+    assert torch.linalg.cholesky_ex(torch.empty(3, 3, device="meta")).L.is_meta
+
+
+def test_cholesky_recorded_and_compiled():
+    a = torch.from_numpy(definite((4, 4), "float64")).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: torch.linalg.cholesky((x + x.mT) / 2), (a,))
+    compiled = torch.compile(lambda x: torch.linalg.cholesky(x) * 2)
+    for seed in range(5):
+        x = torch.from_numpy(definite((4, 4), "float64", seed))
+        assert torch.allclose(compiled(x), torch.linalg.cholesky(x) * 2)
+    with pytest.raises(torch.linalg.LinAlgError):
+        compiled(-x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
+@pytest.mark.parametrize("shape", [(1, 1), (6, 4), (4, 6), (32, 32), (3, 7, 5), (40, 97), (96, 2),
+                                   (2, 0, 3, 3)])
+def test_qr_of_small_and_large(dtype, mode, shape):
+    a = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    near = 1e-5 if dtype == "float32" else 1e-12
+    turned = torch.from_numpy(np.ascontiguousarray(a.swapaxes(-1, -2))).mT
+    for x in (torch.from_numpy(a), turned):
+        Q, R = torch.linalg.qr(x, mode)
+        wanted = np.linalg.qr(a, mode)
+        np.testing.assert_allclose(R.numpy(), wanted if mode == "r" else wanted[1], atol=near)
+        if mode != "r":
+            np.testing.assert_allclose(Q.numpy(), wanted[0], atol=near)
+            np.testing.assert_allclose((Q @ R).numpy(), a, atol=20 * near)
+        assert (R.numpy() == np.triu(R.numpy())).all() and R.dtype is x.dtype
+
+
+def test_qr_recorded_and_compiled():
+    a = torch.from_numpy(np.random.default_rng(2).standard_normal((5, 3))).requires_grad_()
+    assert torch.autograd.gradcheck(torch.linalg.qr, (a,))
+    compiled = torch.compile(lambda x: torch.linalg.qr(x).R * 2)
+    for seed in range(5):
+        x = torch.from_numpy(np.random.default_rng(seed).standard_normal((5, 3)))
+        assert torch.allclose(compiled(x), torch.linalg.qr(x).R * 2)
+    assert torch.linalg.qr(torch.full((3, 3), float("nan"))).R.isnan().any()

@@ -243,3 +243,42 @@ def test_largest_of_large_windows(dtype, shape, outs):
         want = numbers[lost[-1]] if len(lost) else numbers[window.argmax()]
         assert places[at].item() == want
         assert np.array_equal(values[at].item(), flat[at[:-n]][want], equal_nan=True)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_adaptive_maxima_alone_are_those_with_places(n, size, dtype):
+    pool = getattr(torch.nn.functional, f"adaptive_max_pool{n}d")
+    for seed, batch in ((0, (2, 3)), (1, (3,))):
+        a = np.random.default_rng(seed).standard_normal((*batch, 9, 7, 8)[-n - len(batch):])
+        a = a.astype(dtype)
+        a.flat[3] = np.nan
+        x = torch.from_numpy(a)
+        for given in (x, x.transpose(-1, 0).contiguous().transpose(-1, 0)):
+            wanted = pool(given, size, True)[0]
+            for _ in range(3):
+                found = pool(given, size)
+                assert found.dtype is x.dtype and found.stride() == wanted.stride()
+                assert np.array_equal(found.numpy(), wanted.numpy(), equal_nan=True)
+        leaf = torch.from_numpy(np.nan_to_num(a)).requires_grad_()
+        pool(leaf, size).sum().backward()
+        assert leaf.grad.sum() == pool(leaf, size).numel()
+    compiled = torch.compile(lambda x: pool(x * 2, size) + 1)
+    for _ in range(4):
+        x = torch.randn(2, 3, *(6,) * n)
+        assert torch.equal(compiled(x), pool(x * 2, size) + 1)
+
+
+def test_adaptive_maxima_refuse():
+    pool = torch.nn.functional.adaptive_max_pool2d
+    for _ in range(2):
+        pool(torch.ones(1, 2, 2), 1)
+        with pytest.raises(RuntimeError, match="3D or 4D"):
+            pool(torch.ones(2, 2), 1)
+        with pytest.raises(RuntimeError, match="greater than or equal to 0"):
+            pool(torch.ones(1, 2, 2), -1)
+        assert pool(torch.ones(1, 2, 2), 0).shape == (1, 0, 0)
+        assert pool(torch.empty(1, 2, 2, device="meta"), 1).is_meta
+        values, places = pool(torch.ones(1, 2, 2), 1, return_indices=True)
+        assert values.tolist() == [[[1]]] and places.tolist() == [[[0]]]

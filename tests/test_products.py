@@ -253,3 +253,22 @@ def test_einsum_without_products_of_matrices(equation, shapes):
         assert found.shape == want.shape and np.allclose(found.numpy(), want)
     with pytest.raises(RuntimeError, match="does not appear"):
         torch.einsum("ij->k", torch.ones(2, 2))
+
+
+@pytest.mark.parametrize(("equation", "shape"), [
+    ("ii", (4, 4)), ("ii->i", (4, 4)), ("iji->j", (3, 2, 3)), ("iij->ji", (3, 3, 2)),
+    ("iii", (3, 3, 3)), ("jiij->ij", (2, 3, 3, 2)), ("...ii->...", (2, 3, 3)),
+    ("iijj", (2, 2, 3, 3)),
+])
+def test_einsum_of_one_operand_with_labels_twice(equation, shape):
+    a = np.random.default_rng(0).standard_normal(shape)
+    x = torch.from_numpy(a).requires_grad_()
+    for _ in range(3):
+        np.testing.assert_allclose(torch.einsum(equation, x).detach().numpy(),
+                                   np.einsum(equation, a), atol=1e-12)
+        with pytest.raises(RuntimeError, match="repeated for an operand but the sizes"):
+            torch.einsum("ii", torch.ones(2, 3))
+    assert torch.autograd.gradcheck(lambda x: torch.einsum(equation, x), (x,))
+    compiled = torch.compile(lambda x: torch.einsum(equation, x * 2))
+    for _ in range(3):
+        assert torch.allclose(compiled(x), torch.einsum(equation, x * 2))

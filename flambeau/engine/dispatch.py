@@ -20,6 +20,7 @@ from . import (
     number_first,
     ordered,
     patches,
+    placing,
     pooling,
     resampling,
     rows,
@@ -54,7 +55,7 @@ def plug(op: Op) -> None:
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
-                   cuts, likeness, inplace, fourier, gridded):
+                   cuts, likeness, inplace, fourier, gridded, inverse, placing):
         if op.name in family.FRONTS:
             op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)
@@ -171,4 +172,4 @@ def _own_name(op: Op, given: str) -> str:
     return op.names[SYNONYMS[given]] if SYNONYMS.get(given, 99) < len(op.names) else given
 
 
-__all__ = ["inverse", "patches", "plug", "resampling", "rows"]
+__all__ = ["patches", "plug", "resampling", "rows"]

@@ -111,7 +111,7 @@ def _quick_front(op: Pointwise, general):
                                y.sig if y.__class__ is Tensor else y.__class__,
                                z.sig if z.__class__ is Tensor else z.__class__))
             if quick is not None:
-                return _run_alike(op, quick, args, NOTHING)
+                return run_alike(op, quick, args, NOTHING)
         return general(*args, **named)
 
     front.__name__, front.__doc__ = op.name, op.doc
@@ -289,11 +289,11 @@ def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
         except TypeError:  # an attribute that is a list, or the like
             quick = alike = None
         if quick is not None:
-            return _run_alike(op, quick, args, attributes)
+            return run_alike(op, quick, args, attributes)
     return _planned_call(op, args, attributes, alike)
 
 
-def _run_alike(op: Pointwise, quick: tuple, args: tuple, attributes: dict) -> Tensor:
+def run_alike(op: Pointwise, quick: tuple, args: tuple, attributes: dict) -> Tensor:
     """Run what was run before on arguments like these, and record the step."""
     sig, run, back, tensors, _ = quick
     out = empty(sig)

@@ -25,6 +25,7 @@ from .fresh import empty
 from .modes import modes
 from .node import fronts
 from .selection import Frame, Selection, put_, reading, taken, taken_again
+from .storage import checkers
 from .tensor import Tensor, signature
 from .views import MISSING, take, view_plan
 
@@ -114,6 +115,12 @@ def getitem(x: Tensor, index):
         found = intercepted(getitem_op, (x, index), {})
         if found is not None:
             return found[0]
+    if type(index) is tuple and len(index) > 1 and type(index[0]) is slice and (
+            type(index[-1]) in _LAST) and not (
+            tracers or checkers or (x.node is not None and modes.grad)):
+        found = _from_each(x, index)
+        if found is not None:
+            return found
     key = plain_key(index)
     if key is not None:
         plan = _basic.get((x.sig, key))
@@ -140,6 +147,37 @@ def getitem(x: Tensor, index):
             map(is_, index, chosen.indices)):
         _picks[x.sig, *chosen.frame.kinds] = _pick(x.sig, chosen)
     return taken(view, chosen, "IndexBackward0")
+
+
+_LAST = frozenset((list, Tensor))
+
+
+def _from_each(x: Tensor, index: tuple):
+    """x[:, index] or x[:, :, index] of integers, outside the graph; None for all else."""
+    *whole, last = index
+    for item in whole:
+        if type(item) is not slice or item.start is not None or item.stop is not None or (
+                item.step is not None):
+            return None
+    if type(last) is list:
+        if set(map(type, last)) != _INTEGERS:
+            return None
+        last = from_lists(last, None)
+    if last is None or last.sig.dtype not in ASKED or not last.sig.rank or (
+            len(index) > x.sig.rank or x.sig.tag is not None or last.sig.tag is not None):
+        return None
+    key = x.sig, len(whole), last.sig
+    plan = _picks.get(key)
+    if plan is None:
+        chosen = selection(x, [*[None] * len(whole), last, *[None] * (x.sig.rank - len(index))])
+        _picks[key] = _pick(x.sig, chosen)
+        return taken(x, chosen, "IndexBackward0")
+    _, ((check, count, n),), sig, run, at, numbers = plan
+    if not check(last.ptr, count, -n, n):
+        return None
+    out = empty(sig)
+    run(out.ptr, x.ptr, last.ptr, *numbers, at)
+    return out
 
 
 _picks = new_table()  # signatures of a tensor and of indices for its first dimensions -> plan

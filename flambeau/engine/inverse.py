@@ -1,15 +1,20 @@
-"""Inverses of small matrices by native code; numpy answers for large ones, and for those that have
-none."""
+"""Inverses and factors of small matrices by native code; numpy answers for large ones, and for
+those that have none."""
 
 from __future__ import annotations
 
 from ..core import dtype as dt
 from ..core.device import CPU
+from ..devices.cpu import inverse as factors
 from ..devices.cpu.inverse import KINDS, MOST, inverse
 from ..devices.cpu.routines import NATIVE
+from ..ops.declare import Op
 from .convolve import plain_values
+from .eager import PLAIN, tracers
 from .fresh import empty
-from .tensor import Signature, signature
+from .modes import modes
+from .storage import checkers
+from .tensor import Signature, Tensor, signature
 
 
 def _inverse(sigs: tuple[Signature, Signature], bound: dict):
@@ -26,4 +31,66 @@ def _inverse(sigs: tuple[Signature, Signature], bound: dict):
     return None if failed else [out, info]
 
 
-NATIVE["inv_ex"] = _inverse
+def _has_code(sig: Signature) -> bool:
+    return sig.device is CPU and sig.tag is None and sig.dtype.name in KINDS and sig.numel > 0 and (
+        max(sig.shape[-2:]) <= MOST)
+
+
+def _lower(sig: Signature, infos: Signature, x: Tensor, upper: bool = False):
+    """[factor, infos] of Cholesky's, or None if one of the matrices has no factor."""
+    n, count = sig.shape[-1], infos.numel
+    out, info, one = empty(sig), empty(infos), empty(signature(dt.float64, (n, n)))
+    failed = factors.cholesky(sig.dtype.name)(
+        out.ptr, info.ptr, x.ptr, one.ptr, int(upper), n, count, count * n * n * n)
+    return None if failed else [out, info]
+
+
+def _cholesky_ex(sigs: tuple[Signature, Signature], bound: dict):
+    """The routine of cholesky_ex."""
+    if not _has_code(sigs[0]):
+        return None
+    return _lower(*sigs, plain_values(bound["A"], sigs[0].dtype), bool(bound["upper"]))
+
+
+def _cholesky(op: Op, otherwise):
+    """linalg.cholesky of matrices of which nothing is recorded."""
+    op.takes_out = True
+    if op.where != "linalg":
+        return otherwise
+
+    def front(*args, **named):
+        x = args[0] if len(args) == 1 else None
+        if named or type(x) is not Tensor or tracers or checkers or Tensor not in PLAIN or (
+                modes.grad and x.node is not None):
+            return otherwise(*args, **named)
+        sig = x.sig
+        if sig.rank != 2 or not sig.contiguous or sig.shape[0] != sig.shape[1] or (
+                not _has_code(sig)):
+            return otherwise(x)
+        found = _lower(sig, _one_info, x)
+        return otherwise(x) if found is None else found[0]
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+_one_info = signature(dt.int32, ())
+
+
+def _qr(sigs: tuple[Signature, Signature], bound: dict):
+    """The routine of qr, where Q has as many columns as the smaller side."""
+    wanted, given = sigs[1], bound["A"].sig
+    m, n = given.shape[-2:]
+    k = min(m, n)
+    if bound["mode"] == "r" or wanted.shape[-2] != k or not _has_code(given):
+        return None
+    x, q, r = plain_values(bound["A"], given.dtype), empty(sigs[0]), empty(wanted)
+    doubles, own = factors.room_for_qr(m, n)
+    spare, count = empty(signature(dt.float64, (doubles,))), given.numel // (m * n)
+    factors.qr(given.dtype.name)(q.ptr, r.ptr, x.ptr, spare.ptr, own, k, m, n, count,
+                                 count * m * n * k)
+    return [q, r]
+
+
+NATIVE["inv_ex"], NATIVE["cholesky_ex"], NATIVE["qr"] = _inverse, _cholesky_ex, _qr
+FRONTS = {"cholesky": _cholesky}

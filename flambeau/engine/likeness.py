@@ -1,5 +1,5 @@
-"""Fronts of `equal` and of `cosine_similarity` that nothing records: both tensors go through one
-native call."""
+"""Fronts of `equal`, `isin` and `cosine_similarity` that nothing records: both tensors go through
+one native call."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from . import rows as runs
 from .eager import PLAIN, new_table, tracers
 from .fresh import empty
 from .modes import modes
-from .storage import readers
-from .tensor import Signature, Tensor
+from .storage import checkers, readers
+from .tensor import Signature, Tensor, signature
 
 _KINDS = frozenset((dt.float32, dt.float64))
 
@@ -48,6 +48,50 @@ def _comparison(a: Signature, b: Signature):
             a.dtype.name not in likeness.KINDS):
         return None
     return likeness.equal(a.dtype.name), a.numel
+
+
+#: pairs of elements up to which comparing each is quicker than putting them in order
+_FEW_PAIRS = 1 << 14
+
+
+def _isin(op: Op, otherwise):
+    """isin of few elements among few."""
+    plans = new_table()
+    op.takes_out = True
+
+    def front(*args, **named):
+        if named or len(args) != 2 or tracers or checkers or Tensor not in PLAIN:
+            return otherwise(*args, **named)
+        x, others = args
+        if type(x) is not Tensor or type(others) is not Tensor:
+            return otherwise(x, others)
+        try:
+            plan = plans[x.sig, others.sig]
+        except KeyError:
+            result = otherwise(x, others)
+            plans[x.sig, others.sig] = _membership(x.sig, others.sig)
+            return result
+        if plan is None:
+            return otherwise(x, others)
+        sig, code, count, n = plan
+        out = empty(sig)
+        code(out.ptr, x.ptr, others.ptr, count, 0, n)
+        return out
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+def _membership(x: Signature, others: Signature):
+    """(signature of the result, code, how many others, how many); None where there is no code."""
+    if x.dtype is not others.dtype or x.dtype is dt.bool_ or x.dtype.name not in likeness.KINDS:
+        return None
+    for sig in (x, others):
+        if sig.tag is not None or sig.device is not CPU or not sig.contiguous or not sig.numel:
+            return None
+    if x.numel * others.numel > _FEW_PAIRS:
+        return None
+    return signature(dt.bool_, x.shape), likeness.among(x.dtype.name), others.numel, x.numel
 
 
 def _of_rows(program, x: Tensor, y: Tensor, dims: tuple, **numbers):
@@ -99,4 +143,4 @@ def _cosine(op: Op, otherwise):
     return front
 
 
-FRONTS = {"equal": _equal, "cosine_similarity": _cosine}
+FRONTS = {"equal": _equal, "isin": _isin, "cosine_similarity": _cosine}

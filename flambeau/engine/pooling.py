@@ -17,11 +17,12 @@ from ..devices.cpu import pool_plan
 from ..devices.cpu.routines import NATIVE
 from ..ops.declare import Op, engine, registry
 from .convolve import is_channels_last, plain_values
-from .eager import new_table
+from .eager import PLAIN, new_table, tracers
 from .formula import FormulaBack, bind, record
 from .fresh import empty
 from .modes import modes
 from .node import kept_values, new_node
+from .storage import checkers
 from .tensor import LEAF, Signature, Tensor, signature
 
 
@@ -184,16 +185,17 @@ def _with_places(op: Op, plain):
     return front
 
 
+def _adaptive_plan(op: Op, n: int, sig: Signature, outs: tuple):
+    """(plan, signatures of the results, whether channels come last)."""
+    sigs = [signature(dtype, shape) for shape, dtype in op.body(sig, outs)]
+    plan = pool_plan.adaptive_plan(sig.dtype.name, prod(sig.shape[:-n]), tuple(sig.shape[-n:]),
+                                   outs)
+    return plan, sigs, is_channels_last(sig)
+
+
 def _adaptive(op: Op, plain):
     """The largest of windows that share a plane out, and their places."""
     n, known = int(op.name[17]), new_table()
-
-    def planned(sig: Signature, outs: tuple):
-        """(plan, signatures of the results, whether channels come last)."""
-        sigs = [signature(dtype, shape) for shape, dtype in op.body(sig, outs)]
-        plan = pool_plan.adaptive_plan(sig.dtype.name, prod(sig.shape[:-n]), tuple(sig.shape[-n:]),
-                                       outs)
-        return plan, sigs, is_channels_last(sig)
 
     def front(*args, **kwargs):
         bound = bind(op, args, kwargs)
@@ -202,7 +204,7 @@ def _adaptive(op: Op, plain):
             return plain(*args, **kwargs)
         found = known.get((input.sig, outs))
         if found is None:
-            found = known[input.sig, outs] = planned(input.sig, outs)
+            found = known[input.sig, outs] = _adaptive_plan(op, n, input.sig, outs)
         plan, sigs, last = found
         values, places = map(empty, sigs)
         seen = plain_values(input, input.sig.dtype)
@@ -215,10 +217,40 @@ def _adaptive(op: Op, plain):
     return front
 
 
+def _adaptive_values(op: Op, plain):
+    """The same without their places, of one size for all dimensions, where nothing is recorded."""
+    if op.where != "nn.functional":
+        op.takes_out = True
+        return plain
+    n, known = int(op.name[17]), new_table()
+
+    def front(input, output_size, return_indices=False):
+        if return_indices or type(input) is not Tensor or type(output_size) is not int or (
+                tracers or checkers or Tensor not in PLAIN
+                or (modes.grad and input.node is not None)):
+            return plain(input, output_size, return_indices)
+        sig = input.sig
+        found = known.get((sig, output_size))
+        if found is None:
+            result = plain(input, output_size)  # which checks
+            if has_code(input, n) and output_size and sig.contiguous:
+                rule = registry[f"nn.functional.{op.name}_with_indices"]
+                known[sig, output_size] = _adaptive_plan(rule, n, sig, (output_size,) * n)
+            return result
+        plan, sigs, _ = found
+        values, places = map(empty, sigs)
+        plan.run("places", values.ptr, input.ptr, places.ptr)
+        return values
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
 #: ops whose fronts are put in front of the usual ones
 FRONTS: dict = {
     **{f"max_pool{n}d": _max_pool for n in (1, 2, 3)},
     **{f"max_pool{n}d_with_indices": _with_places for n in (1, 2, 3)},
+    **{f"adaptive_max_pool{n}d": _adaptive_values for n in (1, 2, 3)},
     **{f"adaptive_max_pool{n}d_with_indices": _adaptive for n in (1, 2, 3)},
 }  # fmt: skip
 

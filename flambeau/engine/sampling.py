@@ -6,17 +6,19 @@ from typing import Any
 
 from ..core import dtype as dt
 from ..core import shape as sh
-from ..core.device import META
+from ..core.device import CPU, META
 from ..core.lazily import Lazily, np
+from ..devices.cpu import likeness
 from ..ops.declare import registry
 from ..ops.refusal import spoken
 from . import convert, create, inplace
-from .eager import engine
+from .eager import engine, tracers
 from .fresh import empty
 from .generator import twister_of
 from .modes import modes
 from .node import edge_of, kept_values, new_node
 from .random import Erased, bernoulli_, float_dtype, new_random, streams
+from .storage import checkers
 from .tensor import Tensor, make, signature
 
 rejection: Any = Lazily("flambeau.devices.cpu.random_rejection")
@@ -80,6 +82,10 @@ def _normal_around(mean, std, rng, out) -> Tensor:
 @create.drawing
 def bernoulli(input, p=None, *, generator=None, out=None):
     """1 with the probability that each element gives, or p, else 0."""
+    if type(input) is Tensor and p is None and out is None and not (tracers or checkers):
+        drawn_so = _with_chances(input, generator)
+        if drawn_so is not None:
+            return drawn_so
     _tensor("bernoulli", input)
     rng, kind = twister_of(generator), input.sig.dtype
     if p is not None:
@@ -91,6 +97,23 @@ def bernoulli(input, p=None, *, generator=None, out=None):
         return empty(input.sig)
     values = streams.bernoulli_each(rng, engine.to_array(input.detach()), kind.name)
     return drawn("bernoulli", values.reshape(input.sig.shape), kind, (input,), out)
+
+
+def _with_chances(x: Tensor, generator) -> Tensor | None:
+    """The same by native code, where nothing is recorded and all chances are fractions."""
+    sig = x.sig
+    if sig.dtype not in _CHANCES or not sig.contiguous or sig.device is not CPU or (
+            sig.tag is not None or not sig.numel or (x.node is not None and modes.grad)):
+        return None
+    name, n = sig.dtype.name, sig.numel
+    if not likeness.fractions(name)(x.ptr, n):
+        return None
+    out = empty(signature(sig.dtype, sig.shape))
+    streams.fill("bernoulli_each", name, name)(twister_of(generator).state, out.ptr, x.ptr, n)
+    return out
+
+
+_CHANCES = (dt.float32, dt.float64)
 
 
 def _tensor(name: str, x) -> None:

@@ -97,9 +97,14 @@ def einsum(*args):
         if views is not None:
             return _viewed(args[1], views[0]) * _viewed(args[2], views[1])
     elif len(args) == 2 and isinstance(args[0], str) and hasattr(args[1], "sig"):
-        steps = _alone(args[0], args[1].sig.rank)
-        if steps is not None:
-            return _reduced(args[1], *steps)
+        x = args[1]
+        twice, steps = _alone(args[0], x.sig.rank)
+        for first, second in twice:
+            if x.shape[first] != x.shape[second]:
+                break  # which is refused below
+            x = x.diagonal(0, first, second).movedim(-1, first)
+        else:
+            return _reduced(x, *steps)
     equation, operands = _read(args)
     inputs, output = _parse(equation, [x.dim() for x in operands])
     operands = [_with_diagonals(x, labels) for x, labels in zip(operands, inputs, strict=True)]
@@ -127,9 +132,16 @@ def _reduced(x, dropped: tuple, order: tuple | None):
 
 @functools.lru_cache(maxsize=4096)
 def _alone(equation: str, rank: int):
-    """What is done to a single operand; None where it has a label twice."""
+    """What is done to a single operand: pairs of dimensions whose diagonals are taken, one after
+    the other, and the last steps."""
     (labels,), output = _parse(equation, [rank])
-    return None if len(set(labels)) < rank else _last_steps(labels, output)
+    twice = []
+    for name in _unique(labels):
+        while labels.count(name) > 1:
+            first = labels.index(name)
+            twice.append((first, labels.index(name, first + 1)))
+            del labels[twice[-1][1]]
+    return twice, _last_steps(labels, output)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -164,6 +164,8 @@ def _bagged(weight, flat, bags: np.ndarray, n: int, mode: str, padding: int, eac
 
 
 _MODES = {"sum": 0, "mean": 1, "max": 2}
+#: modes in which bags of one size are a reduction of the rows
+_ALIKE = frozenset(("sum", "mean"))
 
 
 def _check_bags(input, offsets, per_sample_weights, mode: str, by_freq: bool, sparse: bool):
@@ -210,6 +212,11 @@ def functional_embedding_bag(input, weight, offsets=None, max_norm=None, norm_ty
     """Sums, means or largest elements of the rows of a table in each bag of indices."""
     if weight.dtype in _WHOLE and input.dtype.kind == "f":
         input, weight = weight, input
+    if mode in _ALIKE and input.dim() == 2 and input.numel() and not (
+            scale_grad_by_freq or sparse or include_last_offset) and (
+            offsets is max_norm is per_sample_weights is padding_idx is None):
+        _require_whole("embedding_bag", "indices", input)
+        return getattr(functional_embedding(input, weight), mode)(1)
     flat, offsets, each_weight = _check_bags(input, offsets, per_sample_weights, mode,
                                              scale_grad_by_freq, sparse)
     _require_whole("embedding_bag", "indices", flat)

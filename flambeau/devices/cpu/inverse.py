@@ -1,4 +1,4 @@
-"""Inverses of small matrices, by one native call: LAPACK from generated code."""
+"""Inverses and factors of small matrices, by one native call: LAPACK from generated code."""
 
 from __future__ import annotations
 
@@ -20,3 +20,30 @@ def inverse(dtype: str):
     jit().publish("flambeau_dgesv", address("dgesv_"))
     name = f"inverse_{dtype}"
     return machine_code("inverse", (name,), dtype)[name]
+
+
+#: columns that LAPACK works on together
+_BLOCK = 32
+
+
+@functools.cache
+def cholesky(dtype: str):
+    """The callable (out, infos, x, one, upper, n, count, work): how many had no factor."""
+    jit().publish("flambeau_dpotrf", address("dpotrf_"))
+    name = f"cholesky_{dtype}"
+    return machine_code("factors", (name,), "cholesky", dtype)[name]
+
+
+@functools.cache
+def qr(dtype: str):
+    """The callable (q, r, x, spare, words, k, m, n, count, work)."""
+    for routine in ("dgeqrf", "dorgqr"):
+        jit().publish(f"flambeau_{routine}", address(f"{routine}_"))
+    name = f"qr_{dtype}"
+    return machine_code("factors", (name,), "qr", dtype)[name]
+
+
+def room_for_qr(m: int, n: int) -> tuple[int, int]:
+    """(doubles to spare, how many of them are LAPACK's own)."""
+    own = _BLOCK * max(m, n)
+    return m * n + min(m, n) + own, own

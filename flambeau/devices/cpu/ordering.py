@@ -68,7 +68,7 @@ def histogram(dtype: str):
 def masks() -> dict:
     """How many a mask holds of, which elements, which places."""
     names = ("mask_count", *(f"mask_take_{size}" for size in (1, 2, 4, 8, 16)), "mask_take_rows",
-             "mask_places")
+             "mask_places", *(f"mask_put_{size}" for size in (1, 2, 4, 8, 16)))
     return machine_code("masks", names)
 
 

@@ -26,19 +26,19 @@ def adaptive_avg_pool2d(input: Tensor, output_size: _Any, *, out: _Any = None) -
 def adaptive_avg_pool3d(input: Tensor, output_size: _Any, *, out: _Any = None) -> Tensor:
     """The means of `output_size` windows over the last three dimensions."""
 
-def adaptive_max_pool1d(input: Tensor, output_size: _Any, return_indices: _bool = False, *, out: _Any = None) -> _Any:
+def adaptive_max_pool1d(input: Tensor, output_size: _Any, return_indices: _bool = False) -> _Any:
     """The largest of each of `output_size` windows."""
 
 def adaptive_max_pool1d_with_indices(input: Tensor, output_size: _Any, return_indices: _bool = False) -> _Any:
     """The largest of each of `output_size` windows, and its place in its plane."""
 
-def adaptive_max_pool2d(input: Tensor, output_size: _Any, return_indices: _bool = False, *, out: _Any = None) -> _Any:
+def adaptive_max_pool2d(input: Tensor, output_size: _Any, return_indices: _bool = False) -> _Any:
     """The largest of each of `output_size` windows."""
 
 def adaptive_max_pool2d_with_indices(input: Tensor, output_size: _Any, return_indices: _bool = False) -> _Any:
     """The largest of each of `output_size` windows, and its place in its plane."""
 
-def adaptive_max_pool3d(input: Tensor, output_size: _Any, return_indices: _bool = False, *, out: _Any = None) -> _Any:
+def adaptive_max_pool3d(input: Tensor, output_size: _Any, return_indices: _bool = False) -> _Any:
     """The largest of each of `output_size` windows."""
 
 def adaptive_max_pool3d_with_indices(input: Tensor, output_size: _Any, return_indices: _bool = False) -> _Any:

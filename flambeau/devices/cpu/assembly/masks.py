@@ -40,6 +40,22 @@ def take(size: int) -> Function:
     return f
 
 
+def put(size: int) -> Function:
+    """x with the elements of so many bytes where the mask holds replaced by a source's, in order.
+
+    Where an element comes from is chosen, not what it is: a source may end with the last of them.
+    """
+    kind = f"i{8 * size}"
+    f = Function(f"mask_put_{size}", "ptr mask, ptr x, ptr source, ptr out, i64 n")
+    j = f.var("i64", 0)
+    with f.each(0, f.n) as i:
+        holds = _holds(f, i)
+        place = (holds != 0).pick(f.source.at(kind, j()), f.x.at(kind, i), foretold=False)
+        f.out.store(place.load(kind), i)
+        j.add(holds)
+    return f
+
+
 def take_rows() -> Function:
     """The same of rows of `width` bytes."""
     f = Function("mask_take_rows", "ptr mask, ptr x, ptr out, i64 width, i64 n")
@@ -85,4 +101,5 @@ def places() -> Function:
 
 
 def build() -> list[Function]:
-    return [count(), *(take(size) for size in (1, 2, 4, 8, 16)), take_rows(), places()]
+    return [count(), *(take(size) for size in (1, 2, 4, 8, 16)), take_rows(), places(),
+            *(put(size) for size in (1, 2, 4, 8, 16))]
