@@ -4,7 +4,8 @@ Steps follow in turn; within one, slices of hidden units and parts of rows are c
 the product of the state with the slice's weights, packed once for all steps, and what its gates
 make of it. A step works on the first rows of the running state, as many as sequences last that
 long, so padded and packed sequences, forwards and backwards, are one. Gates stay where the
-input's part was.
+input's part was. Products fetch what gates will need, step by step: it lies in pieces that
+hardware does not foresee.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def function(way: str, kind: str, dtype_name: str):
 
 def _module(name: str, way: str, kind: str, dtype_name: str) -> str:
     lanes, cell = Lanes(getattr(dt, dtype_name)), KINDS[kind]
-    functions = product_functions(lanes)
+    functions = product_functions(lanes, len(_coming(cell, way)))
     if way == "forward":
         functions += [transposed_panels(lanes), *(_gates(lanes, cell, p) for p in (False, True)),
                       _slice(lanes, cell), _largest(lanes), _forward(name, lanes, cell)]
@@ -179,6 +180,22 @@ KINDS = {
 }
 
 
+def _coming(cell: Kind, way: str, product: int = 0) -> list[tuple[str, int, int]]:
+    """What a product of a slice fetches for its gates: names, of how many times the units, and
+    which time of them.
+
+    On the way back all that they read after it; forwards each of a slice's products does its part
+    for the step after this one.
+    """
+    if way == "backward":
+        others = ["g"] + ["extra", "before"] * cell.apart + ["before_c"] * cell.paired
+        return [("gates", cell.gates, k) for k in range(cell.gates)] + [(n, 1, 0) for n in others]
+    others = ["out", "before"] + ["extra"] * cell.apart + ["before_c"] * cell.paired
+    each = -(-len(others) // cell.gates)
+    mine = (others * 2)[product * each:][:each]
+    return [("gates", cell.gates, product)] + [(name, 1, 0) for name in mine]
+
+
 class _Reach:
     """Vectors of a row's slice: whole ones, or those that lie within the last units."""
 
@@ -269,6 +286,12 @@ class _Context:
         """Where rows from a first one on begin, in something of so many times the units."""
         return code.at(self.p[name], code.mul(first, code.mul(self.pitch, times)))
 
+    def coming(self, code: Code, names, offset: str, begin: str) -> list[tuple[str, str]]:
+        """What a product fetches of the next step: from an offset in rows from `begin` on."""
+        first = code.add(self.step["next_first"], begin)
+        return [(code.at(self.rows_at(code, name, first, times), offset, (k, self.pitch)),
+                 code.mul(self.pitch, times)) for name, times, k in names]
+
 
 def _pieces(code: Code, here: _Context, body) -> None:
     """body(slice, units of it, begin and end of rows) for pieces %begin to %end."""
@@ -319,7 +342,8 @@ def _slice(lanes: Lanes, cell: Kind) -> Code:
                 code.product(extra if apart else code.at(gates, (k, here.pitch)),
                              here.pitch if apart else wide, before, here.pitch, lanes.size, packed,
                              panel, across, here.w["units"], rows, code.least(room, lanes.panel),
-                             FRESH if apart else ADDED)
+                             FRESH if apart else ADDED,
+                             coming=here.coming(code, _coming(cell, "forward", k), offset, begin))
 
         if cell.apart:  # a gate's part of the state is kept, zeros or not
             products()
@@ -416,11 +440,14 @@ def _forward(name: str, lanes: Lanes, cell: Kind) -> Code:
     def step(i, _):
         row = code.at(table, (i, 16))
         first, rows = code.word(row, 0), code.word(row, 1)
+        last = code.sub(here.w["steps"], 1)
+        after = code.at(table, (code.least(code.add(i, 1), last), 16))
         for to, from_ in [("before", "state")] + [("before_c", "cell")] * cell.paired:
             code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {code.at(f'%{to}', (first, pitch))}, "
                     f"ptr %{from_}, i64 {code.mul(rows, pitch)}, i1 false)")
         skipped = code.emit(f"and i1 {still}, {code.emit(f'icmp eq i64 {i}, 0')}")
-        _put_step(code, "forward", {"first": first, "rows": rows, "next_rows": 0,
+        _put_step(code, "forward", {"first": first, "rows": rows,
+                                    "next_first": code.word(after, 0), "next_rows": 0,
                                     "still": code.emit(f"zext i1 {skipped} to i64")})
         _share(code, here, "slice")
         return []
@@ -491,10 +518,12 @@ def _slice_back(lanes: Lanes, cell: Kind) -> Code:
     def carry(p, room, begin, rows):
         first = code.add(here.step["first"], begin)
         given = here.rows_at(code, "other" if cell.apart else "slopes", first, cell.gates)
-        state = code.at(here.rows_at(code, "state", begin), (p, panel))
+        offset = code.mul(p, panel)
+        state = code.at(here.rows_at(code, "state", begin), offset)
         code.product(state, here.pitch, given, wide, lanes.size,
                      code.at(here.p["panels"], (p, across)), panel, across, inner, rows,
-                     code.least(room, lanes.panel), ADDED if cell.apart else FRESH)
+                     code.least(room, lanes.panel), ADDED if cell.apart else FRESH,
+                     coming=here.coming(code, _coming(cell, "backward"), offset, begin))
 
     def slopes(p, room, begin, rows):
         first = code.add(here.step["next_first"], begin)
