@@ -105,9 +105,11 @@ class Kind(NamedTuple):
 
     `forward` takes the gates' sums by input and state, the extra (the part of the state in the
     last gate, where that is apart), the biases, the state and the cell, and returns gates to keep,
-    extra to keep, state and cell. `backward` takes the slope of the state, that of the cell, the
-    kept gates and extra, the state and cell before, and returns slopes of the gates by input, the
-    last one by state where that is apart, what is carried to the state before, and to the cell.
+    extra to keep, state and cell. Where the state takes another function of what was computed just
+    before, `state` makes it of gates and cell in a pass of its own: long chains leave the machine
+    waiting. `backward` takes the slope of the state, that of the cell, the kept gates and extra,
+    the state and cell before, and returns slopes of the gates by input, the last one by state where
+    that is apart, what is carried to the state before, and to the cell.
     """
 
     gates: int
@@ -115,6 +117,7 @@ class Kind(NamedTuple):
     paired: bool
     forward: Callable
     backward: Callable
+    state: Callable | None = None
 
 
 def _sigmoid(x):
@@ -131,8 +134,11 @@ def _tanh(x):
 def _lstm(gates, extra, bias, h, c):
     i, f, g, o = gates
     i, f, g, o = _sigmoid(i), _sigmoid(f), _tanh(g), _sigmoid(o)
-    cell = f * c + i * g
-    return (i, f, g, o), None, o * _tanh(cell), cell
+    return (i, f, g, o), None, None, f * c + i * g
+
+
+def _lstm_state(gates, c):
+    return gates[3] * _tanh(c)
 
 
 def _lstm_back(dh, dc, gates, extra, h, c):
@@ -172,7 +178,7 @@ def _plain_back(slope):
 
 
 KINDS = {
-    "lstm":     Kind(4, False, True,  _lstm, _lstm_back),
+    "lstm":     Kind(4, False, True,  _lstm, _lstm_back, _lstm_state),
     "gru":      Kind(3, True,  False, _gru, _gru_back),
     "rnn_tanh": Kind(1, False, False, _plain(_tanh), _plain_back(lambda g, y: g * (1 - y * y))),
     "rnn_relu": Kind(1, False, False, _plain(lambda x: ex.maximum(x, 0)),
@@ -249,19 +255,32 @@ def _gates(lanes: Lanes, cell: Kind, partial: bool) -> Code:
                 known[h] = reach.load(code.at("%before", down), v)
             if cell.paired:
                 known[c] = reach.load(code.at("%before_c", down), v)
-            values = [*kept, state, *(x for x in (kept_extra, after) if x is not None)]
-            found = dict(zip(values, _together(code, values, known), strict=True))
-            for place, value in zip(places, kept, strict=True):
-                reach.store(found[value], place, v)
-            for place in ("%out", "%state"):
-                reach.store(found[state], code.at(place, down), v)
-            if kept_extra is not None:
-                reach.store(found[kept_extra], code.at("%extra", down), v)
-            if after is not None:
-                reach.store(found[after], code.at("%cell", down), v)
+            put([*zip(kept, places), (kept_extra, code.at("%extra", down)),
+                 (after, code.at("%cell", down)),
+                 *((state, code.at(place, down)) for place in ("%out", "%state"))], known, v)
         return []
 
+    def late_row(r, _):
+        """The state from gates and cells that are there already."""
+        down, across = code.mul(r, "%pitch"), code.mul(r, "%wide")
+        value = cell.state(gates, c)
+        for v in range(VECTORS):
+            known = {gate: reach.load(code.at("%gates", across, (k, "%pitch")), v)
+                     for k, gate in enumerate(gates)}
+            known[c] = reach.load(code.at("%cell", down), v)
+            put([(value, code.at(place, down)) for place in ("%out", "%state")], known, v)
+        return []
+
+    def put(values, known: dict, v: int) -> None:
+        """Compute exprs from what is known, and store each of those that there are."""
+        values = [(value, place) for value, place in values if value is not None]
+        found = _together(code, [value for value, _ in values], known)
+        for register, (_, place) in zip(found, values, strict=True):
+            reach.store(register, place, v)
+
     code.loop("0", "%rows", "1", (), row)
+    if cell.state is not None:
+        code.loop("0", "%rows", "1", (), late_row)
     return code
 
 
