@@ -4,7 +4,8 @@ Steps follow in turn; within one, slices of hidden units and parts of rows are c
 the product of the state with the slice's weights, packed once for all steps, and what its gates
 make of it. A step works on the first rows of the running state, as many as sequences last that
 long, so padded and packed sequences, forwards and backwards, are one. Gates stay where the
-input's part was.
+input's part was. Products fetch what gates will need, step by step: it lies in pieces that
+hardware does not foresee.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def function(way: str, kind: str, dtype_name: str):
 
 def _module(name: str, way: str, kind: str, dtype_name: str) -> str:
     lanes, cell = Lanes(getattr(dt, dtype_name)), KINDS[kind]
-    functions = product_functions(lanes)
+    functions = product_functions(lanes, len(_coming(cell, way)))
     if way == "forward":
         functions += [transposed_panels(lanes), *(_gates(lanes, cell, p) for p in (False, True)),
                       _slice(lanes, cell), _largest(lanes), _forward(name, lanes, cell)]
@@ -104,9 +105,11 @@ class Kind(NamedTuple):
 
     `forward` takes the gates' sums by input and state, the extra (the part of the state in the
     last gate, where that is apart), the biases, the state and the cell, and returns gates to keep,
-    extra to keep, state and cell. `backward` takes the slope of the state, that of the cell, the
-    kept gates and extra, the state and cell before, and returns slopes of the gates by input, the
-    last one by state where that is apart, what is carried to the state before, and to the cell.
+    extra to keep, state and cell. Where the state takes another function of what was computed just
+    before, `state` makes it of gates and cell in a pass of its own: long chains leave the machine
+    waiting. `backward` takes the slope of the state, that of the cell, the kept gates and extra,
+    the state and cell before, and returns slopes of the gates by input, the last one by state where
+    that is apart, what is carried to the state before, and to the cell.
     """
 
     gates: int
@@ -114,6 +117,7 @@ class Kind(NamedTuple):
     paired: bool
     forward: Callable
     backward: Callable
+    state: Callable | None = None
 
 
 def _sigmoid(x):
@@ -130,8 +134,11 @@ def _tanh(x):
 def _lstm(gates, extra, bias, h, c):
     i, f, g, o = gates
     i, f, g, o = _sigmoid(i), _sigmoid(f), _tanh(g), _sigmoid(o)
-    cell = f * c + i * g
-    return (i, f, g, o), None, o * _tanh(cell), cell
+    return (i, f, g, o), None, None, f * c + i * g
+
+
+def _lstm_state(gates, c):
+    return gates[3] * _tanh(c)
 
 
 def _lstm_back(dh, dc, gates, extra, h, c):
@@ -171,12 +178,28 @@ def _plain_back(slope):
 
 
 KINDS = {
-    "lstm":     Kind(4, False, True,  _lstm, _lstm_back),
+    "lstm":     Kind(4, False, True,  _lstm, _lstm_back, _lstm_state),
     "gru":      Kind(3, True,  False, _gru, _gru_back),
     "rnn_tanh": Kind(1, False, False, _plain(_tanh), _plain_back(lambda g, y: g * (1 - y * y))),
     "rnn_relu": Kind(1, False, False, _plain(lambda x: ex.maximum(x, 0)),
                      _plain_back(lambda g, y: ex.where(y > 0, g, ex.const(0, g.dtype)))),
 }
+
+
+def _coming(cell: Kind, way: str, product: int = 0) -> list[tuple[str, int, int]]:
+    """What a product of a slice fetches for its gates: names, of how many times the units, and
+    which time of them.
+
+    On the way back all that they read after it; forwards each of a slice's products does its part
+    for the step after this one.
+    """
+    if way == "backward":
+        others = ["g"] + ["extra", "before"] * cell.apart + ["before_c"] * cell.paired
+        return [("gates", cell.gates, k) for k in range(cell.gates)] + [(n, 1, 0) for n in others]
+    others = ["out", "before"] + ["extra"] * cell.apart + ["before_c"] * cell.paired
+    each = -(-len(others) // cell.gates)
+    mine = (others * 2)[product * each:][:each]
+    return [("gates", cell.gates, product)] + [(name, 1, 0) for name in mine]
 
 
 class _Reach:
@@ -232,19 +255,32 @@ def _gates(lanes: Lanes, cell: Kind, partial: bool) -> Code:
                 known[h] = reach.load(code.at("%before", down), v)
             if cell.paired:
                 known[c] = reach.load(code.at("%before_c", down), v)
-            values = [*kept, state, *(x for x in (kept_extra, after) if x is not None)]
-            found = dict(zip(values, _together(code, values, known), strict=True))
-            for place, value in zip(places, kept, strict=True):
-                reach.store(found[value], place, v)
-            for place in ("%out", "%state"):
-                reach.store(found[state], code.at(place, down), v)
-            if kept_extra is not None:
-                reach.store(found[kept_extra], code.at("%extra", down), v)
-            if after is not None:
-                reach.store(found[after], code.at("%cell", down), v)
+            put([*zip(kept, places), (kept_extra, code.at("%extra", down)),
+                 (after, code.at("%cell", down)),
+                 *((state, code.at(place, down)) for place in ("%out", "%state"))], known, v)
         return []
 
+    def late_row(r, _):
+        """The state from gates and cells that are there already."""
+        down, across = code.mul(r, "%pitch"), code.mul(r, "%wide")
+        value = cell.state(gates, c)
+        for v in range(VECTORS):
+            known = {gate: reach.load(code.at("%gates", across, (k, "%pitch")), v)
+                     for k, gate in enumerate(gates)}
+            known[c] = reach.load(code.at("%cell", down), v)
+            put([(value, code.at(place, down)) for place in ("%out", "%state")], known, v)
+        return []
+
+    def put(values, known: dict, v: int) -> None:
+        """Compute exprs from what is known, and store each of those that there are."""
+        values = [(value, place) for value, place in values if value is not None]
+        found = _together(code, [value for value, _ in values], known)
+        for register, (_, place) in zip(found, values, strict=True):
+            reach.store(register, place, v)
+
     code.loop("0", "%rows", "1", (), row)
+    if cell.state is not None:
+        code.loop("0", "%rows", "1", (), late_row)
     return code
 
 
@@ -268,6 +304,12 @@ class _Context:
     def rows_at(self, code: Code, name: str, first: str, times: int = 1) -> str:
         """Where rows from a first one on begin, in something of so many times the units."""
         return code.at(self.p[name], code.mul(first, code.mul(self.pitch, times)))
+
+    def coming(self, code: Code, names, offset: str, begin: str) -> list[tuple[str, str]]:
+        """What a product fetches of the next step: from an offset in rows from `begin` on."""
+        first = code.add(self.step["next_first"], begin)
+        return [(code.at(self.rows_at(code, name, first, times), offset, (k, self.pitch)),
+                 code.mul(self.pitch, times)) for name, times, k in names]
 
 
 def _pieces(code: Code, here: _Context, body) -> None:
@@ -319,7 +361,8 @@ def _slice(lanes: Lanes, cell: Kind) -> Code:
                 code.product(extra if apart else code.at(gates, (k, here.pitch)),
                              here.pitch if apart else wide, before, here.pitch, lanes.size, packed,
                              panel, across, here.w["units"], rows, code.least(room, lanes.panel),
-                             FRESH if apart else ADDED)
+                             FRESH if apart else ADDED,
+                             coming=here.coming(code, _coming(cell, "forward", k), offset, begin))
 
         if cell.apart:  # a gate's part of the state is kept, zeros or not
             products()
@@ -416,11 +459,14 @@ def _forward(name: str, lanes: Lanes, cell: Kind) -> Code:
     def step(i, _):
         row = code.at(table, (i, 16))
         first, rows = code.word(row, 0), code.word(row, 1)
+        last = code.sub(here.w["steps"], 1)
+        after = code.at(table, (code.least(code.add(i, 1), last), 16))
         for to, from_ in [("before", "state")] + [("before_c", "cell")] * cell.paired:
             code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {code.at(f'%{to}', (first, pitch))}, "
                     f"ptr %{from_}, i64 {code.mul(rows, pitch)}, i1 false)")
         skipped = code.emit(f"and i1 {still}, {code.emit(f'icmp eq i64 {i}, 0')}")
-        _put_step(code, "forward", {"first": first, "rows": rows, "next_rows": 0,
+        _put_step(code, "forward", {"first": first, "rows": rows,
+                                    "next_first": code.word(after, 0), "next_rows": 0,
                                     "still": code.emit(f"zext i1 {skipped} to i64")})
         _share(code, here, "slice")
         return []
@@ -491,10 +537,12 @@ def _slice_back(lanes: Lanes, cell: Kind) -> Code:
     def carry(p, room, begin, rows):
         first = code.add(here.step["first"], begin)
         given = here.rows_at(code, "other" if cell.apart else "slopes", first, cell.gates)
-        state = code.at(here.rows_at(code, "state", begin), (p, panel))
+        offset = code.mul(p, panel)
+        state = code.at(here.rows_at(code, "state", begin), offset)
         code.product(state, here.pitch, given, wide, lanes.size,
                      code.at(here.p["panels"], (p, across)), panel, across, inner, rows,
-                     code.least(room, lanes.panel), ADDED if cell.apart else FRESH)
+                     code.least(room, lanes.panel), ADDED if cell.apart else FRESH,
+                     coming=here.coming(code, _coming(cell, "backward"), offset, begin))
 
     def slopes(p, room, begin, rows):
         first = code.add(here.step["next_first"], begin)

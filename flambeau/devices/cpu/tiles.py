@@ -3,6 +3,10 @@
 A kernel that is more than one product (attention, recurrent layers) is written with `Code`, one
 function at a time, and calls `@product` on blocks that fit in the cache. A is read element by
 element at any strides; rows of B and C are contiguous. All strides are in bytes.
+
+While it sums, a product may fetch what the kernel needs next: rows beside those of C, in other
+matrices. One at a time, spread over all sums, they come from memory at no cost; all of them at
+once, products would wait for them.
 """
 
 from __future__ import annotations
@@ -176,11 +180,17 @@ class Code(Writer):
         self.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(write)}, i32 3, i32 1)")
 
     def product(self, c, ldc, a, down, along, b, ldb, across, inner, rows, cols, mode,
-                factors="null") -> None:
-        """C[rows, cols] (+)= A[rows, inner] B[inner, cols]; `across` leads to B's next panel."""
+                factors="null", coming=()) -> None:
+        """C[rows, cols] (+)= A[rows, inner] B[inner, cols]; `across` leads to B's next panel.
+
+        `coming` are pairs of where rows to fetch start and how far they are apart, as many as the
+        module's product functions were asked for.
+        """
         self.invoke("product", ("ptr", c), ("i64", ldc), ("ptr", a), ("i64", down),
                     ("i64", along), ("ptr", b), ("i64", ldb), ("i64", across), ("i64", inner),
-                    ("i64", rows), ("i64", cols), ("i64", mode), ("ptr", factors))
+                    ("i64", rows), ("i64", cols), ("i64", mode), ("ptr", factors),
+                    *(given for start, apart in coming
+                      for given in (("ptr", start), ("i64", apart))))
 
 
 def module(functions: list[Code], extra: str = "") -> str:
@@ -201,6 +211,18 @@ def leaf(k: int, dtype: dt.dtype) -> ex.Expr:
 
 _TILE = ("ptr %c, i64 %ldc, ptr %a, i64 %down, i64 %along, ptr %b, i64 %ldb, i64 %inner, "
          "i64 %mode, ptr %factors, i64 %room")
+
+
+def _rows_to_fetch(coming: int) -> str:
+    """Arguments for so many matrices of which rows are fetched."""
+    return "".join(f", ptr %coming{n}, i64 %apart{n}" for n in range(coming))
+
+
+def _passed_on(code: Code, coming: int, row: str = "0") -> list[tuple[str, str]]:
+    """Those arguments for another function, from a row on."""
+    return [given for n in range(coming)
+            for given in (("ptr", code.at(f"%coming{n}", (row, f"%apart{n}"))),
+                          ("i64", f"%apart{n}"))]
 
 
 class _Panel(NamedTuple):
@@ -225,76 +247,118 @@ def _panels(lanes: Lanes) -> list[_Panel]:
     return panels
 
 
-def _tile(panel: _Panel, rows: int) -> Code:
-    """A few rows and a panel of columns of C; a partial one has `room` columns."""
-    lanes, partial = panel.lanes, panel.partial
-    code = Code(f"tile{rows}{panel.suffix}", _TILE, lanes)
-    many, step = lanes.many, lanes.width * lanes.size
-    masks = code.masks("%room", panel.vectors)
-    grid = [(r, v) for r in range(rows) for v in range(panel.vectors)]
+class _Tile:
+    """Writes the function of a few rows and a panel of columns of C; a partial one has `room`."""
 
-    def read(pointer, v):
-        return code.load_some(pointer, masks[v]) if partial else code.load(pointer)
+    def __init__(self, panel: _Panel, rows: int, coming: int):
+        self.panel, self.rows, self.coming = panel, rows, coming
+        self.code = Code(f"tile{rows}{panel.suffix}", _TILE + _rows_to_fetch(coming), panel.lanes)
+        self.step = panel.lanes.width * panel.lanes.size
+        self.grid = [(r, v) for r in range(rows) for v in range(panel.vectors)]
+        self.kinds = ["i64", "ptr", *(panel.lanes.many for _ in self.grid)]  # that loops carry
 
-    a, c = ["%a"], ["%c"]
-    for _ in range(1, rows):
-        a.append(code.at(a[-1], "%down"))
-        c.append(code.at(c[-1], "%ldc"))
-    places = {(r, v): code.at(c[r], v * step) if v else c[r] for r, v in grid}
-    for place in places.values():  # C is needed at the end, and often comes from far
-        code.fetch(place, write=True)
+    def text(self) -> Code:
+        code = self.code
+        self.masks = code.masks("%room", self.panel.vectors)
+        self.a, c = self._rows_from("%a", "%down"), self._rows_from("%c", "%ldc")
+        self.places = {(r, v): self._vector(c[r], v) for r, v in self.grid}
+        for place in self.places.values():  # C is needed at the end, and often comes from far
+            code.fetch(place, write=True)
+        self._write(self._sums())
+        return code
 
-    def some(times: int):
+    def _rows_from(self, base: str, apart: str) -> list[str]:
+        found = [base]
+        for _ in range(1, self.rows):
+            found.append(self.code.at(found[-1], apart))
+        return found
+
+    def _vector(self, pointer: str, v: int) -> str:
+        return self.code.at(pointer, v * self.step) if v else pointer
+
+    def _read(self, pointer: str, v: int) -> str:
+        code = self.code
+        return code.load_some(pointer, self.masks[v]) if self.panel.partial else code.load(pointer)
+
+    # -- sums ----------------------------------------------------------------------------------
+
+    def _sums(self) -> dict:
+        steps = tile_shape().steps  # of the inner loop at a time
+        begin, found = "0", ["0", "%b", *("zeroinitializer" for _ in self.grid)]
+        if self.coming:
+            begin, found = self._summed_and_fetched(steps, found)
+        for times in {steps: None, 1: None}:
+            end = "%inner" if times == 1 else self.code.integer("and", "%inner", -times)
+            found = self._summed(begin, end, times, found)
+            begin = end
+        return dict(zip(self.grid, found[2:], strict=True))
+
+    def _summed(self, begin: str, end: str, times: int, values: list[str]) -> list[str]:
+        """What loops carry, how far A was read, B and the sums, after more rows of B."""
+        return self.code.loop(begin, end, times, list(zip(self.kinds, values, strict=True)),
+                              lambda _, carried: self._some(times, *carried))
+
+    def _some(self, times: int, along: str, b: str, *sums: str) -> list[str]:
         """So many rows of B."""
-        def body(_, carried):
-            along, b, *sums = carried
-            for _ in range(times):
-                right = [read(code.at(b, v * step) if v else b, v)
-                         for v in range(panel.vectors)]
-                for r in range(rows):
-                    left = code.splat(code.load(code.at(a[r], along), lanes.one))
-                    for v in range(panel.vectors):
-                        k = r * panel.vectors + v
-                        sums[k] = code.fma(left, right[v], sums[k])
-                along, b = code.add(along, "%along"), code.at(b, "%ldb")
-            return [along, b, *sums]
-        return body
+        code, count, after = self.code, self.panel.vectors, list(sums)
+        for _ in range(times):
+            right = [self._read(self._vector(b, v), v) for v in range(count)]
+            for r in range(self.rows):
+                left = code.splat(code.load(code.at(self.a[r], along), code.lanes.one))
+                for v in range(count):
+                    k = r * count + v
+                    after[k] = code.fma(left, right[v], after[k])
+            along, b = code.add(along, "%along"), code.at(b, "%ldb")
+        return [along, b, *after]
 
-    steps = tile_shape().steps  # of the inner loop at a time
-    carried = [("i64", "0"), ("ptr", "%b"), *((many, "zeroinitializer") for _ in grid)]
-    begin = "0"
-    for times in {steps: None, 1: None}:
-        end = "%inner" if times == 1 else code.integer("and", "%inner", -times)
-        found = code.loop(begin, end, times, carried, some(times))
-        carried = [(kind, value) for (kind, _), value in zip(carried, found, strict=True)]
-        begin = end
-    sums = dict(zip(grid, found[2:], strict=True))
+    def _summed_and_fetched(self, steps: int, values: list[str]) -> tuple[str, list[str]]:
+        """The first rows of B, as many for each row that is fetched before, and where they end."""
+        code = self.code
+        share = code.integer("and", code.integer("udiv", "%inner", self.rows), -steps)
+        reach = VECTORS * self.step
 
-    def write(values):
-        for r, v in grid:
-            if partial:
-                code.store_some(values[r, v], places[r, v], masks[v])
+        def one(r, carried):
+            for n in range(self.coming):
+                place = code.at(f"%coming{n}", (r, f"%apart{n}"))
+                for byte in (*range(0, reach, 64), reach - 1):
+                    code.fetch(code.at(place, byte))
+            begin = code.mul(r, share)
+            return self._summed(begin, code.add(begin, share), steps, carried)
+
+        found = code.loop("0", str(self.rows), "1", list(zip(self.kinds, values, strict=True)), one)
+        return code.mul(share, self.rows), found
+
+    # -- what becomes of them --------------------------------------------------------------------
+
+    def _write(self, sums: dict) -> None:
+        code, lanes, places = self.code, self.panel.lanes, self.places
+        code.do(f"switch i64 %mode, label %fresh [ i64 {ADDED}, label %added i64 {SCALED}, "
+                "label %scaled ]")
+        code.start("added")
+        self._put({k: code.arithmetic("fadd", sums[k], self._read(places[k], k[1]))
+                   for k in self.grid})
+        code.start("scaled")
+        factors = [code.splat(code.load(code.at("%factors", r * lanes.size), lanes.one))
+                   for r in range(self.rows)]
+        self._put({(r, v): code.fma(self._read(places[r, v], v), factors[r], sums[r, v])
+                   for r, v in self.grid})
+        code.start("fresh")
+        self._put(sums)
+        code.start("done")
+
+    def _put(self, values: dict) -> None:
+        for k, place in self.places.items():
+            if self.panel.partial:
+                self.code.store_some(values[k], place, self.masks[k[1]])
             else:
-                code.store(values[r, v], places[r, v])
-        code.do("br label %done")
-
-    code.do(f"switch i64 %mode, label %fresh [ i64 {ADDED}, label %added i64 {SCALED}, "
-            "label %scaled ]")
-    code.start("added")
-    write({k: code.arithmetic("fadd", sums[k], read(places[k], k[1])) for k in grid})
-    code.start("scaled")
-    factors = [code.splat(code.load(code.at("%factors", r * lanes.size), lanes.one))
-               for r in range(rows)]
-    write({(r, v): code.fma(read(places[r, v], v), factors[r], sums[r, v]) for r, v in grid})
-    code.start("fresh")
-    write(sums)
-    code.start("done")
-    return code
+                self.code.store(values[k], place)
+        self.code.do("br label %done")
 
 
-def _column(panel: _Panel) -> Code:
+def _column(panel: _Panel, coming: int) -> Code:
     """A panel of columns, its rows dealt out evenly to tiles."""
-    code, most = Code(f"column{panel.suffix}", _TILE + ", i64 %rows", panel.lanes), tile_rows()
+    arguments = f"{_TILE}, i64 %rows{_rows_to_fetch(coming)}"
+    code, most = Code(f"column{panel.suffix}", arguments, panel.lanes), tile_rows()
     tiles = code.integer("sdiv", code.add("%rows", most - 1), most)
 
     def tile(i, carried):
@@ -304,6 +368,7 @@ def _column(panel: _Panel) -> Code:
         count = code.integer("sdiv", code.sub(code.add(left, beside), 1), beside)
         c, a = code.at("%c", (row, "%ldc")), code.at("%a", (row, "%down"))
         factors = code.at("%factors", (row, panel.lanes.size))
+        fetched = _passed_on(code, coming, row)
         labels = [code.fresh("rows")[1:] for _ in range(most)]
         done = code.fresh("tile")[1:]
         cases = " ".join(f"i64 {r + 1}, label %{labels[r]}" for r in range(most))
@@ -312,7 +377,8 @@ def _column(panel: _Panel) -> Code:
             code.start(labels[r])
             code.invoke(f"tile{r + 1}{panel.suffix}", ("ptr", c), ("i64", "%ldc"), ("ptr", a),
                         ("i64", "%down"), ("i64", "%along"), ("ptr", "%b"), ("i64", "%ldb"),
-                        ("i64", "%inner"), ("i64", "%mode"), ("ptr", factors), ("i64", "%room"))
+                        ("i64", "%inner"), ("i64", "%mode"), ("ptr", factors), ("i64", "%room"),
+                        *fetched)
             code.do(f"br label %{done}")
         code.start(done)
         return [code.add(row, count)]
@@ -321,9 +387,10 @@ def _column(panel: _Panel) -> Code:
     return code
 
 
-def _product(lanes: Lanes) -> Code:
+def _product(lanes: Lanes, coming: int) -> Code:
     code = Code("product", "ptr %c, i64 %ldc, ptr %a, i64 %down, i64 %along, ptr %b, i64 %ldb, "
-                "i64 %across, i64 %inner, i64 %rows, i64 %cols, i64 %mode, ptr %factors", lanes)
+                "i64 %across, i64 %inner, i64 %rows, i64 %cols, i64 %mode, ptr %factors"
+                + _rows_to_fetch(coming), lanes)
 
     def panel(i, _):
         c = code.at("%c", (i, lanes.panel * lanes.size))
@@ -331,7 +398,7 @@ def _product(lanes: Lanes) -> Code:
         room = code.sub("%cols", code.mul(i, lanes.panel))
         args = [("ptr", c), ("i64", "%ldc"), ("ptr", "%a"), ("i64", "%down"), ("i64", "%along"),
                 ("ptr", b), ("i64", "%ldb"), ("i64", "%inner"), ("i64", "%mode"),
-                ("ptr", "%factors"), ("i64", room), ("i64", "%rows")]
+                ("ptr", "%factors"), ("i64", room), ("i64", "%rows"), *_passed_on(code, coming)]
         narrowest(_panels(lanes), room, args)
         return []
 
@@ -351,11 +418,11 @@ def _product(lanes: Lanes) -> Code:
     return code
 
 
-def product_functions(lanes: Lanes) -> list[Code]:
-    """What a module that calls `Code.product` needs."""
-    panels = _panels(lanes)
-    return [*(_tile(panel, r) for panel in panels for r in range(1, tile_rows() + 1)),
-            *map(_column, panels), _product(lanes)]
+def product_functions(lanes: Lanes, coming: int = 0) -> list[Code]:
+    """What a module that calls `Code.product` needs, fetching rows of so many matrices."""
+    panels, heights = _panels(lanes), range(1, tile_rows() + 1)
+    return [*(_Tile(panel, rows, coming).text() for panel in panels for rows in heights),
+            *(_column(panel, coming) for panel in panels), _product(lanes, coming)]
 
 
 # -- transposed panels -----------------------------------------------------------------------------

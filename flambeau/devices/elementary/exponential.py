@@ -22,6 +22,7 @@ from .floats import (
     nearest,
     polynomial,
     power_of_two,
+    rarely,
     root,
     scale,
     to_float,
@@ -205,19 +206,27 @@ def _with_limits(x: Expr, inside: Expr) -> Expr:
     return where(x > 0, where(x < INF, inside, x), outside)
 
 
+def _logarithm(x: Expr, base: str) -> Expr:
+    """e ln 2 + log(1 + f), where x = 2**e (1 + f); hardly ever is x not a normal number."""
+    k, m = _exponent(x)
+    usual = (x >= layout(x).tiny) & (x < INF)
+    return rarely(~usual, _with_limits(x, _join(*_parts(x), base)),
+                  _join(to_float(k, x), m - 1, base))
+
+
 def log(x: Expr) -> Expr:
-    """e ln 2 + log(1 + f), where x = 2**e (1 + f)"""
-    return _with_limits(x, _join(*_parts(x)))
+    """The natural logarithm."""
+    return _logarithm(x, NATURAL)
 
 
 def log2(x: Expr) -> Expr:
     """As log, in base two; whole powers are exact."""
-    return _with_limits(x, _join(*_parts(x), BINARY))
+    return _logarithm(x, BINARY)
 
 
 def log10(x: Expr) -> Expr:
     """As log, in base ten."""
-    return _with_limits(x, _join(*_parts(x), DECIMAL))
+    return _logarithm(x, DECIMAL)
 
 
 def log1p(x: Expr) -> Expr:
@@ -226,9 +235,10 @@ def log1p(x: Expr) -> Expr:
     k, _ = _exponent(u)
     # 2**-k alone would be subnormal for the largest x.
     quadruple = power_of_two(2 - k, x)
-    f = fma(x * 0.25, quadruple, quadruple * 0.25 - 1)
+    inside = _join(to_float(k, x), fma(x * 0.25, quadruple, quadruple * 0.25 - 1))
+    usual = (u > 0) & (u < INF)
     near_zero = absolute(x) < 2.0 ** -(layout(x).fraction + 2)
-    return where(near_zero, x, _with_limits(u, _join(to_float(k, x), f)))
+    return where(near_zero, x, rarely(~usual, _with_limits(u, inside), inside))
 
 
 @in_double
