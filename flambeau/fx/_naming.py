@@ -30,6 +30,10 @@ GIVEN: dict[str, Any] = {"inf": math.inf, "nan": math.nan, "NoneType": type(None
 OURS = ("flambeau", "torch")
 RESERVED = frozenset({*GIVEN, "fx_pytree", "pytree"})
 
+#: functions that are Python in torch, and hand on what they are given
+PYTHON = tuple(f"torch.nn.functional.{name}" for name in (
+    "linear_cross_entropy", "sigmoid", "tanh", "threshold", "upsample", "upsample_bilinear",
+    "upsample_nearest"))
 #: space -> how its functions are called in torch, for the first space that has a function
 PLACES = (
     ("flambeau.functional",    "torch.functional.{}"),
@@ -120,7 +124,7 @@ def public_names() -> dict[int, str]:
     """The id of each function that has a public name -> that name in torch."""
     found: dict[int, str] = {}
     spaces = {name: vars(space) for name, space in _function_mode.spaces().items()}
-    for name in parameters():  # before the same functions under the top's names
+    for name in (*parameters(), *PYTHON):  # before the same functions under the top's names
         space, _, last = name.replace("torch", "flambeau", 1).rpartition(".")
         if last in spaces[space]:
             _add(found, spaces[space][last], name)

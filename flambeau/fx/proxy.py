@@ -31,6 +31,9 @@ _ITERATED = ("Proxy object cannot be iterated. This can be attempted when the Pr
              "traced, and check out the Proxy docstring for help troubleshooting Proxy iteration "
              "errors")
 
+#: functions that call a method and do nothing else, in torch too
+METHODS = {"torch.nn.functional.sigmoid": "sigmoid", "torch.nn.functional.tanh": "tanh"}
+
 _HOME = os.path.dirname(str(flambeau.__file__)) + os.sep
 
 
@@ -207,7 +210,10 @@ class Proxy:
         if _is_method(func):
             return tracer.create_proxy("call_method", func.__name__, args, kwargs)
         func = getattr(func, "original", func)
-        args, kwargs = told(public_names().get(id(func)), args, kwargs)
+        name = public_names().get(id(func))
+        if name in METHODS:
+            return tracer.create_proxy("call_method", METHODS[name], args, kwargs)
+        args, kwargs = told(name, args, kwargs)
         return tracer.create_proxy("call_function", func, args, kwargs,
                                    name=tracer.graph._target_to_str(func))
 
