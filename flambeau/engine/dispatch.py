@@ -67,10 +67,14 @@ def plug(op: Op) -> None:
 # -- composites ----------------------------------------------------------------------------------
 
 
+#: of torch's functions for networks, those that take `out=`
+TAKES_OUT = ("normalize",)
+
+
 def composite_front(op: Composite):
     if op.formula is None:
         body = op.body
-        op.takes_out = op.where != "nn.functional"  # torch's functions there take none
+        op.takes_out = op.where != "nn.functional" or op.name in TAKES_OUT
 
         def front(*args, **kwargs):
             if kwargs and "out" in kwargs and op.takes_out:
@@ -84,7 +88,12 @@ def composite_front(op: Composite):
                 if kind is Tensor:
                     if a.sig.tag is None:
                         continue
-                elif kind in INERT or not _may_answer(a):
+                elif kind in INERT:
+                    continue
+                elif isinstance(a, Tensor):
+                    if a.sig.tag is None:
+                        continue
+                elif not _may_answer(a):
                     continue
                 found = intercepted(op, args, kwargs)
                 if found is not None:

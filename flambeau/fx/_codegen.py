@@ -143,7 +143,7 @@ class Writer:
             lines = self.codegen._body_transformer(lines)
         head = self.codegen.gen_fn_def(self.free, self.returns)
         wrapping = "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in self.wrapped)
-        body = "\n".join(f"    {line}" for line in "".join(lines).split("\n"))
+        body = "\n".join(f"    {line}" for line in "".join(lines).lstrip("\n").split("\n"))
         return PythonCode(f"\n{wrapping}\n\n{head}\n{body}", self.globals)
 
     def _write(self, node: Node, dead: list[Node]) -> None:
@@ -300,7 +300,7 @@ def _last_uses(nodes: list[Node]) -> dict[Node, list[Node]]:
 def _comment(trace: str | None) -> str:
     """The line of the program that a node came from."""
     if not trace:
-        return "# No stacktrace found for following nodes\n"
+        return "\n# No stacktrace found for following nodes\n"
     lines = [line.strip() for line in trace.strip().split("\n")]
     places = [k for k, line in enumerate(lines) if line.startswith("File ")]
     if not places:

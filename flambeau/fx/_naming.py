@@ -16,7 +16,7 @@ import types
 from typing import Any
 
 import flambeau
-from flambeau import _function_mode
+from flambeau import _assemble, _function_mode
 from flambeau.fx._whole import parameters
 
 _COUNTED = re.compile(r"(.*)_(\d+)$")
@@ -32,7 +32,8 @@ RESERVED = frozenset({*GIVEN, "fx_pytree", "pytree"})
 
 #: functions that are Python in torch, and hand on what they are given
 PYTHON = tuple(f"torch.nn.functional.{name}" for name in (
-    "linear_cross_entropy", "sigmoid", "tanh", "threshold", "upsample", "upsample_bilinear",
+    "linear_cross_entropy", "max_pool1d_with_indices", "max_pool2d_with_indices",
+    "max_pool3d_with_indices", "sigmoid", "tanh", "threshold", "upsample", "upsample_bilinear",
     "upsample_nearest"))
 #: space -> how its functions are called in torch, for the first space that has a function
 PLACES = (
@@ -132,6 +133,10 @@ def public_names() -> dict[int, str]:
         for name, value in spaces[space].items():
             if inspect.isroutine(value) or (space == "flambeau" and callable(value)):
                 _add(found, value, pattern.format(name))
+    prefix = "nn.functional."  # ops under functions that have more parameters than they
+    for name, value in _assemble.functions.items():
+        if name.startswith(prefix):
+            _add(found, value, f"torch._C._nn.{name.removeprefix(prefix)}")
     return found
 
 

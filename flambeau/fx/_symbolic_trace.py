@@ -105,12 +105,11 @@ class Tracer(TracerBase):
     >>> class Deep(Tracer):
     ...     def is_leaf_module(self, m, module_qualified_name):
     ...         return False
-    >>> print(Deep().trace(nn.Sequential(nn.ReLU())))
+    >>> print(Deep().trace(nn.Sequential(nn.Tanh())))
     graph():
         %input_1 : [num_users=1] = placeholder[target=input]
-        %relu : [num_users=1] = call_function[target=torch.nn.functional.relu]\
-(args = (%input_1,), kwargs = {inplace: False})
-        return relu
+        %tanh : [num_users=1] = call_function[target=torch.tanh](args = (%input_1,), kwargs = {})
+        return tanh
     """
 
     root: nn.Module
@@ -237,7 +236,7 @@ class Tracer(TracerBase):
             called, args = self.create_args_for_root(function, is_module, concrete_args)
             result = called(*args)
             self.create_node("output", "output", (self.create_arg(result),), {},
-                             type_expr=_annotations(function).get("return"))
+                             type_expr=_annotations(called).get("return"))
         return self.graph
 
     def _collect(self) -> None:
@@ -297,7 +296,7 @@ class Tracer(TracerBase):
             spec if not is_module else _without_first(spec), None))
         self.graph._codegen = codegen
 
-        def flattened(*leaves: Any) -> list:
+        def flattened(*leaves: Any):
             result = root_fn(*pytree.tree_unflatten(list(leaves), spec))
             out, out_spec = pytree.tree_flatten(result)
             codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
@@ -342,6 +341,7 @@ class _Places:
     def proxy(self, name: str) -> Any:
         """The proxy of a parameter, or its given value, with what is left open in it."""
         if name in self.concrete:
+            self.count = 0
             return pytree.tree_map(functools.partial(self._concrete, name), self.concrete[name])
         if name.startswith("*"):
             default: tuple = ()

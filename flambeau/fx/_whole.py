@@ -86,16 +86,10 @@ SIGNATURES = {
           reduction="mean")
     max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
           return_indices=False)
-    max_pool1d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1,
-          ceil_mode=False, return_indices=False)
     max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
           return_indices=False)
-    max_pool2d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1,
-          ceil_mode=False, return_indices=False)
     max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
           return_indices=False)
-    max_pool3d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1,
-          ceil_mode=False, return_indices=False)
     max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None)
     max_unpool2d(input, indices, kernel_size, stride=None, padding=0, output_size=None)
     max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_size=None)

@@ -15,8 +15,7 @@ _ADVICE = """If you are attempting to modify the kwargs or args of a torch.fx.No
 instead create a new copy of it and assign the copy to the node:
 
     new_args = ...  # copy and mutate args
-    node.args = new_args
-"""
+    node.args = new_args"""
 
 
 def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:

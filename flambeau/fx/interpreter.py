@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau import _function_mode, nn
+from flambeau import nn
 from flambeau.fx._symbolic_trace import Tracer
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule
@@ -205,8 +205,7 @@ class Transformer(Interpreter):
 
     def transform(self) -> GraphModule:
         """The new module."""
-        with _function_mode.listening():
-            result = super().run(enable_io_processing=False)
+        result = super().run(enable_io_processing=False)
         if result is not None:
             output = self.new_graph.output(map_aggregate(
                 result, lambda a: a.node if isinstance(a, Proxy) else a))

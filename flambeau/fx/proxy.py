@@ -310,16 +310,14 @@ def _unpacked(frame: Any) -> int | None:
 
 def _asserted(frame: Any, condition: Proxy) -> bool | None:
     """True, once recorded, if the frame asks for the sake of an `assert` alone; else None."""
-    following = [each for each in dis.get_instructions(frame.f_code)
-                 if each.offset > frame.f_lasti and each.opname != "CACHE"] if (
-        frame is not None) else []
-    asking = [each for each in dis.get_instructions(frame.f_code) if each.offset == frame.f_lasti]
-    if not following or not asking or not asking[0].opname.startswith("POP_JUMP_FORWARD_IF_TRUE"):
+    ahead = [each for each in dis.get_instructions(frame.f_code)
+             if each.offset >= frame.f_lasti and each.opname not in ("CACHE", "TO_BOOL")]
+    jump, error, said = (*ahead[:3], None, None, None)[:3]
+    if not (jump and error and said and jump.opname.startswith("POP_JUMP")
+            and jump.opname.endswith("IF_TRUE") and "AssertionError" in (
+                error.argrepr, "AssertionError" if "ASSERTION" in error.opname else "")):
         return None
-    if following[0].opname != "LOAD_ASSERTION_ERROR":
-        return None
-    said = following[1].argval if following[1].opname == "LOAD_CONST" else None
-    _assert(condition, said)
+    _assert(condition, said.argval if said.opname == "LOAD_CONST" else None)
     return True
 
 

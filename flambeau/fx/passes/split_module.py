@@ -41,8 +41,8 @@ def split_module(m: GraphModule, root_m: nn.Module,
                  keep_original_input_name: bool = True) -> GraphModule:
     """A module whose graph calls one module for each partition: `submod_0`, `submod_1` ...
 
-    `split_callback` says of each node of `m` in which partition it is. Parameters and modules are
-    moved to where they are used; `qualname_map` is filled with the names they had.
+    `split_callback` says of each node of `m` in which partition it is. Modules are moved to where
+    they are called; `qualname_map` is filled with the names they had. Parameters are handed in.
 
     >>> import flambeau as torch
     >>> traced = torch.fx.symbolic_trace(lambda x: torch.relu(x).neg() + 1)
@@ -59,9 +59,9 @@ def split_module(m: GraphModule, root_m: nn.Module,
             _connect(used, node, parts, home)
     order = list(parts) if keep_original_order else _ordered(parts)
     for name in order:
-        _fill(parts[name], root_m, home, qualname_map, bool(keep_original_node_name),
+        _fill(parts[name], root_m, qualname_map, bool(keep_original_node_name),
               keep_original_input_name)
-    return _joined(m, root_m, [parts[name] for name in order], home)
+    return _joined(m, root_m, [parts[name] for name in order])
 
 
 def _assigned(m: GraphModule, callback: Callable) -> tuple[dict[str, Partition], dict[Node, str]]:
@@ -80,7 +80,7 @@ def _assigned(m: GraphModule, callback: Callable) -> tuple[dict[str, Partition],
 def _connect(used: Node, user: Node, parts: dict[str, Partition], home: dict[Node, str]) -> None:
     """Let a value out of its partition and into another, where its user is elsewhere."""
     origin, target = home.get(used), home.get(user)
-    if origin == target or (used.op == "get_attr" and target is not None):
+    if origin == target:
         return
     if origin is not None:
         parts[origin].outputs.setdefault(used)
@@ -104,17 +104,14 @@ def _ordered(parts: dict[str, Partition]) -> list[str]:
     return order
 
 
-def _fill(part: Partition, root: nn.Module, home: dict[Node, str],
-          qualname_map: dict[str, str] | None, keep_names: bool, keep_inputs: bool) -> None:
+def _fill(part: Partition, root: nn.Module, qualname_map: dict[str, str] | None,
+          keep_names: bool, keep_inputs: bool) -> None:
     """The graph of a partition, with copies of its nodes."""
     for node in part.inputs:
         name = node.name if keep_inputs or node.op != "placeholder" else f"arg_{len(part.values)}"
         made = part.values[node] = part.graph.placeholder(name, node.type)
         made.meta = dict(node.meta)
     for node in part.nodes:
-        for used in node.all_input_nodes:
-            if used.op == "get_attr" and used not in part.values:
-                part.values[used] = _moved(used, part, root, qualname_map)
         args, kwargs = map_arg((node.args, node.kwargs), lambda each: part.values[each])
         target: Any = node.target
         if node.op == "call_module":
@@ -124,13 +121,6 @@ def _fill(part: Partition, root: nn.Module, home: dict[Node, str],
         made.meta = dict(node.meta)
     outs = tuple(part.values[node] for node in part.outputs)
     part.graph.output(outs[0] if len(outs) == 1 else outs)
-
-
-def _moved(node: Node, part: Partition, root: nn.Module,
-           qualname_map: dict[str, str] | None) -> Node:
-    made = part.graph.get_attr(_kept(str(node.target), part, root, qualname_map), node.type)
-    made.meta = dict(node.meta)
-    return made
 
 
 def _kept(target: str, part: Partition, root: nn.Module,
@@ -146,8 +136,7 @@ def _kept(target: str, part: Partition, root: nn.Module,
     return name
 
 
-def _joined(m: GraphModule, root: nn.Module, parts: list[Partition],
-            home: dict[Node, str]) -> GraphModule:
+def _joined(m: GraphModule, root: nn.Module, parts: list[Partition]) -> GraphModule:
     """The graph that calls the partitions."""
     graph, values = Graph(), {}
     held: dict[str, Any] = {}
@@ -157,7 +146,7 @@ def _joined(m: GraphModule, root: nn.Module, parts: list[Partition],
             made = graph.create_node("placeholder", node.target, default, type_expr=node.type)
             made.meta = dict(node.meta)
             values[node] = made
-        elif node.op == "get_attr" and any(user not in home for user in node.users):
+        elif node.op == "get_attr":
             value: Any = root
             for each in str(node.target).split("."):
                 value = getattr(value, each)
