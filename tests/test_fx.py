@@ -1,7 +1,8 @@
-"""Programs as graphs: traced, changed, written back, run, kept. The examples of torch's docs too."""
+"""Programs as graphs: traced, changed, written back, run and kept; the examples of torch's docs."""
 
 import copy
 import io
+import itertools
 import operator
 import pickle
 import statistics
@@ -335,8 +336,9 @@ def test_every_public_function_is_recorded_as_one_node():
 @pytest.mark.parametrize("call", [
     lambda x: torch.relu(x), lambda x: F.linear(x, torch.ones(2, 2)), lambda x: torch.add(1, x),
     lambda x: torch.cat([x, torch.ones(2)]), lambda x: torch.stack((x, x), dim=1),
-    lambda x: torch.relu_(x), lambda x: F.conv2d(x, torch.ones(1, 1, 3, 3)), lambda x: torch.rand_like(x),
-    lambda x: torch.full_like(x, 2), lambda x: torch.bernoulli(x), lambda x: torch.split(x, 2),
+    lambda x: torch.relu_(x), lambda x: F.conv2d(x, torch.ones(1, 1, 3, 3)),
+    lambda x: torch.rand_like(x), lambda x: torch.full_like(x, 2), lambda x: torch.bernoulli(x),
+    lambda x: torch.split(x, 2),
     lambda x: F.cross_entropy(x, torch.zeros(2)), lambda x: torch.einsum("ij->ji", x),
     lambda x: F.scaled_dot_product_attention(x, x, x), lambda x: torch.max(x, 1),
     lambda x: torch.where(x, 1, 2), lambda x: torch.clamp(x, min=0), lambda x: torch.linalg.norm(x),
@@ -391,7 +393,7 @@ def test_order_is_known_however_nodes_were_put():
         with graph.inserting_after(nodes[k // 2]):
             nodes.insert(k // 2 + 1, graph.call_method("neg", (nodes[0],)))
     assert list(graph.nodes) == nodes
-    assert all(a < b and not b < a for a, b in zip(nodes, nodes[1:], strict=False))
+    assert all(a < b and not b < a for a, b in itertools.pairwise(nodes))
 
 
 def test_tables_are_printed(capsys):
@@ -432,7 +434,8 @@ def test_a_graph_module_is_kept(keep):
     traced, x = symbolic_trace(Model().eval()), torch.randn(3, 4)
     kept = keep(traced)
     assert kept.code == traced.code and str(kept.graph) == str(traced.graph)
-    assert torch.equal(kept(x), traced(x)) and not kept.training and kept.graph.owning_module is kept
+    assert torch.equal(kept(x), traced(x)) and not kept.training
+    assert kept.graph.owning_module is kept
     assert list(kept.state_dict()) == list(traced.state_dict())
     kept.graph.lint()
 

@@ -312,10 +312,11 @@ def _asserted(frame: Any, condition: Proxy) -> bool | None:
     """True, once recorded, if the frame asks for the sake of an `assert` alone; else None."""
     ahead = [each for each in dis.get_instructions(frame.f_code)
              if each.offset >= frame.f_lasti and each.opname not in ("CACHE", "TO_BOOL")]
-    jump, error, said = (*ahead[:3], None, None, None)[:3]
-    if not (jump and error and said and jump.opname.startswith("POP_JUMP")
-            and jump.opname.endswith("IF_TRUE") and "AssertionError" in (
-                error.argrepr, "AssertionError" if "ASSERTION" in error.opname else "")):
+    if len(ahead) < 3:
+        return None
+    jump, error, said = ahead[:3]
+    jumps = jump.opname.startswith("POP_JUMP") and jump.opname.endswith("IF_TRUE")
+    if not jumps or "assertion" not in f"{error.opname} {error.argrepr}".lower():
         return None
     _assert(condition, said.argval if said.opname == "LOAD_CONST" else None)
     return True

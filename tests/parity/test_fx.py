@@ -101,8 +101,11 @@ def operators(T):
 
 def bits(T):
     fx, _, _ = spaces(T)
-    return fx.symbolic_trace(lambda x, y: (x & y, x | 1, x ^ y, ~x, x << 1, x >> 1, 1 & x, 2 | x)), (
-        T.tensor([3, 4]), T.tensor([1, 2]))
+
+    def f(x, y):
+        return x & y, x | 1, x ^ y, ~x, x << 1, x >> 1, 1 & x, 2 | x
+
+    return fx.symbolic_trace(f), (T.tensor([3, 4]), T.tensor([1, 2]))
 
 
 def methods(T):
@@ -121,11 +124,11 @@ def functions(T):
 
     def f(x):
         a = T.cat([x, x], dim=1), T.stack((x, x)), T.add(1, x), T.relu(x), T.sigmoid(x)
-        b = T.split(x, 1), T.chunk(x, 2), T.einsum("ij,kj->ik", x, x), T.norm(x), T.where(x > 0, x, 0)
+        b = T.split(x, 1), T.chunk(x, 2), T.einsum("ij,kj->ik", x, x), T.where(x > 0, x, 0)
         c = F.relu(x), F.gelu(x), F.softmax(x, dim=1), F.dropout(x, training=False), F.silu(x)
         d = F.layer_norm(x, (2,)), F.normalize(x), F.pad(x, (1, 1)), F.mse_loss(x, x), F.softplus(x)
         e = T.max(x, 1)[0], T.max(x, dim=1).values, T.clamp(x, min=0), T.flatten(x, start_dim=0)
-        g = T.linalg.norm(x), T.fft.fft(x).real, T.var(x, 1), T.topk(x, 1), T.matmul(x, x), T.numel(x)
+        g = T.linalg.norm(x), T.fft.fft(x).real, T.var(x, 1), T.topk(x, 1), T.mm(x, x), T.norm(x)
         return a, b[2:], c, d, e, g[0], g[2], g[4], T.zeros_like(x), F.sigmoid(x), F.tanh(x)
 
     return fx.symbolic_trace(f), (T.tensor([[1.0, -2.0], [0.5, 3.0]]),)
@@ -183,7 +186,8 @@ def constants(T):
     held = T.ones(2)
 
     def f(x):
-        return held + x, held * x, T.full((2,), 3.0).mul(x), T.zeros(2) - x, math.inf * x, x * -math.inf
+        made = T.full((2,), 3.0).mul(x), T.zeros(2) - x
+        return held + x, held * x, made, math.inf * x, x * -math.inf
 
     return fx.symbolic_trace(f), (T.ones(2),)
 
@@ -364,8 +368,7 @@ def transformed(T):
 
         def call_method(self, target, args, kwargs):
             if target == "neg":
-                first, *rest = args
-                return first * -1
+                return args[0] * -1
             return super().call_method(target, args, kwargs)
 
     traced = fx.symbolic_trace(lambda x: T.relu(x).neg() + T.cat([x, x]).sum(dim=0))
@@ -402,7 +405,7 @@ def moved(T):
 
 
 def fused(T):
-    fx, nn, _ = spaces(T)
+    _, nn, _ = spaces(T)
     optimization = importlib.import_module(f"{T.__name__}.fx.experimental.optimization")
     T.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Dropout(0.5)).eval()
@@ -454,7 +457,7 @@ def _branch(x):
 
 
 def _loop(x):
-    return [y for y in x]  # noqa: C416
+    return [y for y in x]
 
 
 def _store(x):
