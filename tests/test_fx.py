@@ -8,6 +8,7 @@ import pickle
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -16,6 +17,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import fx, nn
 from flambeau.fx import symbolic_trace, wrap
+from flambeau.fx._symbolic_trace import is_fx_tracing
 from flambeau.fx.experimental import optimization
 from flambeau.fx.passes.shape_prop import ShapeProp
 from flambeau.fx.passes.split_module import split_module
@@ -228,8 +230,21 @@ def test_names_mean_what_they_did_after_a_trace_that_failed():
     call, relu = nn.Module.__call__, torch.relu
     with pytest.raises(TraceError, match="cannot be used as inputs to control flow"):
         symbolic_trace(lambda x: torch.relu(x) if x.sum() > 0 else x)
-    assert torch.relu is relu and nn.Module.__call__ is call and not fx._symbolic_trace._tracing[0]
+    assert torch.relu is relu and nn.Module.__call__ is call and not is_fx_tracing()
     assert "__getattribute__" not in vars(nn.Module) and nn.Linear(2, 2).weight.shape == (2, 2)
+
+
+def test_other_threads_go_on_while_a_trace_is_under_way():
+    layer, x, found = nn.Linear(2, 2), torch.ones(1, 2), []
+
+    def f(y):
+        worker = threading.Thread(target=lambda: found.append((layer(x), layer.weight)))
+        worker.start()
+        worker.join()
+        return y + 1
+
+    symbolic_trace(f)
+    assert torch.equal(found[0][0], layer(x)) and found[0][1] is layer.weight
 
 
 def test_a_trace_inside_a_trace():

@@ -74,7 +74,10 @@ def stored(graph: Any) -> dict[str, Any]:
         args, kwargs = map_arg((node.args, node.kwargs), lambda each: Ref(each.name))
         rows.append(Row(node.op, _kept(node.target), args, kwargs, node.name, _kept(node.type),
                         bool(node.meta.get("is_wrapped"))))
-    return {"nodes": rows, "codegen": graph._codegen, "tracer": graph._tracer_cls}
+    tracer = graph._tracer_cls
+    if tracer is not None and "<locals>" in tracer.__qualname__:
+        tracer = None  # no file could name it
+    return {"nodes": rows, "codegen": graph._codegen, "tracer": tracer}
 
 
 def restore(graph: Any, rows: list[Row]) -> None:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import builtins
 import collections
-import contextlib
 import functools
 import inspect
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import flambeau
 from flambeau import Tensor, _function_mode, nn
 from flambeau.fx._codegen import _PyTreeCodeGen, _PyTreeInfo
+from flambeau.fx._watching import is_fx_tracing, proxies_in, watched, wrap
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule
-from flambeau.fx.node import _assert, base_types, map_aggregate
-from flambeau.fx.proxy import ParameterProxy, Proxy, TracerBase
+from flambeau.fx.node import _assert, base_types
+from flambeau.fx.proxy import ParameterProxy, TracerBase
 from flambeau.utils import _pytree as pytree
 
 __all__ = ["PH", "PHBase", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trace",
@@ -35,39 +34,6 @@ class PHBase:
 
 
 PH = PHBase()
-
-#: (globals of a module, name) -> what is wrapped there
-_wrapped: dict[tuple[int, str], dict[str, Any]] = {}
-_tracing = [0]
-
-
-def is_fx_tracing() -> bool:
-    """Whether a trace is under way."""
-    return bool(_tracing[0])
-
-
-def wrap(fn_or_name: Any) -> Any:
-    """Have calls of a function, by name or as a decorator, recorded as one node.
-
-    To be called where the function has its name: at the top of a module.
-
-    >>> @flambeau.fx.wrap
-    ... def twice(x):
-    ...     return 2 * x if x > 0 else x
-    >>> flambeau.fx.symbolic_trace(lambda x: twice(x) + 1).graph.find_nodes(
-    ...     op="call_function", target=twice)
-    [twice]
-    """
-    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
-        raise RuntimeError(
-            "Unsupported type for global function! Must be either a callable or string name")
-    name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__name__
-    frame = sys._getframe(1)
-    if frame.f_code.co_name != "<module>":
-        raise NotImplementedError("wrap must be called at the top level of a module")
-    _wrapped[id(frame.f_globals), name] = frame.f_globals
-    return fn_or_name
-
 
 def _assert_is_none(value: Any, message: str) -> None:
     assert value is None, message
@@ -92,13 +58,6 @@ class ProxyableClassMeta(type):
         return found[0].tracer.create_proxy("call_function", cls, args, kwargs)
 
 
-def proxies_in(values: Any) -> list[Proxy]:
-    """The proxies in nested containers."""
-    found: list[Proxy] = []
-    map_aggregate(values, lambda a: found.append(a) if isinstance(a, Proxy) else None)
-    return found
-
-
 class Tracer(TracerBase):
     """Makes the graph of a module or function; a subclass decides what is a leaf, and what not.
 
@@ -119,11 +78,11 @@ class Tracer(TracerBase):
                  param_shapes_constant: bool = False) -> None:
         super().__init__()
         #: functions that are recorded wherever the program has a name for them
-        self._autowrapped = {id(value) for module in autowrap_modules
-                             for name, value in vars(module).items()
-                             if not name.startswith("_") and callable(value)}
-        self._autowrapped.update(map(id, autowrap_functions))
-        self._autowrap_search = list(autowrap_modules)
+        self.autowrapped = {id(value) for module in autowrap_modules
+                            for name, value in vars(module).items()
+                            if not name.startswith("_") and callable(value)}
+        self.autowrapped.update(map(id, autowrap_functions))
+        self.autowrap_modules = autowrap_modules
         self.param_shapes_constant = param_shapes_constant
         self.submodule_paths: dict[nn.Module, str] = {}
         self.module_stack = collections.OrderedDict()
@@ -232,7 +191,7 @@ class Tracer(TracerBase):
             function = getattr(type(root), name)
         self._collect()
         self.graph = Graph(tracer_cls=type(self))
-        with _patched(self, function), _function_mode.listening(self._programs(function)):
+        with _function_mode.listening(self._programs(function)), watched(self, function):
             called, args = self.create_args_for_root(function, is_module, concrete_args)
             result = called(*args)
             self.create_node("output", "output", (self.create_arg(result),), {},
@@ -369,106 +328,6 @@ class _Places:
                 "function. It is up to the user to make sure that your inputs match the inputs you "
                 "specialized the function with.", stacklevel=2)
         return value
-
-
-# -- watching ------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _patched(tracer: Tracer, function: Any) -> Iterator[None]:
-    """Inside, calls of modules, reads of what they hold and wrapped functions go to a tracer."""
-    cache: dict[str, Any] = {}
-    call, read = nn.Module.__call__, nn.Module.__getattribute__
-    own_read = vars(nn.Module).get("__getattribute__")  # of a trace around this one
-    stand_ins = _function_mode.names.stand_ins
-
-    def module_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            return call(module, *args, **kwargs)
-
-        for space in _spaces_of(getattr(module.forward, "__globals__", None)):
-            wrapper.look(space)
-        return tracer.call_module(module, forward, args, kwargs)
-
-    def module_read(module: nn.Module, name: str) -> Any:
-        value = read(module, name)
-        if name in read(module, "__dict__"):
-            if name in read(module, "__dict__").get("_registered", ()):
-                return tracer.getattr(name, value, cache)
-            return stand_ins.get(id(value), value)  # an activation kept as a function
-        return value
-
-    wrapper = _Wrapper(tracer)
-    try:
-        wrapper.begin(getattr(inspect.unwrap(function), "__globals__", None))
-        nn.Module.__call__ = module_call  # type: ignore[method-assign, assignment]
-        nn.Module.__getattribute__ = module_read  # type: ignore[method-assign, assignment]
-        _tracing[0] += 1
-        yield
-    finally:
-        _tracing[0] -= 1
-        nn.Module.__call__ = call  # type: ignore[method-assign]
-        del nn.Module.__getattribute__
-        if own_read is not None:
-            nn.Module.__getattribute__ = own_read  # type: ignore[method-assign]
-        wrapper.end()
-
-
-def _spaces_of(space: dict[str, Any] | None) -> list[dict[str, Any]]:
-    return [] if space is None else [space]
-
-
-class _Wrapper:
-    """Puts functions in the place of those that are wrapped, and puts them back."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
-        self.before: list[tuple[dict[str, Any], str, Any]] = []
-        self.seen: set[int] = set()
-
-    def begin(self, own: dict[str, Any] | None) -> None:
-        for (_, name), space in list(_wrapped.items()):
-            self._replace(space, name, space.get(name, getattr(builtins, name, None)))
-        for space in (*_spaces_of(own), *map(vars, self.tracer._autowrap_search)):
-            self.look(space)
-
-    def look(self, space: dict[str, Any]) -> None:
-        """Replace the functions in a space that are recorded wherever they are."""
-        if id(space) in self.seen:
-            return
-        self.seen.add(id(space))
-        for name, value in list(space.items()):
-            if id(value) in self.tracer._autowrapped and not name.startswith("_"):
-                self._replace(space, name, value)
-
-    def _replace(self, space: dict[str, Any], name: str, value: Any) -> None:
-        if value is None or getattr(value, "_fx_recorded", False):
-            return
-        self.before.append((space, name, space.get(name, self)))
-        space[name] = _recorded(value)
-
-    def end(self) -> None:
-        for space, name, value in reversed(self.before):
-            if value is self:  # it was a builtin
-                del space[name]
-            else:
-                space[name] = value
-
-
-def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose calls are nodes if there is a proxy among the arguments."""
-
-    @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        found = proxies_in((args, kwargs))
-        if not found:
-            return function(*args, **kwargs)
-        made = found[0].tracer.create_proxy("call_function", function, args, kwargs)
-        made.node.meta["is_wrapped"] = True
-        return made
-
-    wrapped._fx_recorded = True  # type: ignore[attr-defined]
-    return wrapped
 
 
 def symbolic_trace(root: nn.Module | Callable[..., Any],

@@ -296,7 +296,8 @@ def _copy_attribute(source: nn.Module, made: nn.Module, target: str) -> None:
         source, made = inside, getattr(made, name)
     value = getattr(source, last)
     if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
-        made.register_buffer(last, value) if last not in made.__dict__ else None
+        if last not in made.__dict__:
+            made.register_buffer(last, value)
     else:
         setattr(made, last, value)
 

@@ -258,6 +258,67 @@ def shapes_known(T):
     return fx.GraphModule(tracer.root, graph), (T.ones(2),)
 
 
+def residual(T):
+    fx, nn, _ = spaces(T)
+    T.manual_seed(0)
+
+    def block(self, x):
+        y = self.b2(self.c2(self.relu(self.b1(self.c1(x)))))
+        y += x if self.down is None else self.down(x)
+        return self.relu(y)
+
+    def blocks():
+        for c, o in ((2, 2), (2, 3)):
+            yield module(T, block, c1=nn.Conv2d(c, o, 3, 1, 1, bias=False), b1=nn.BatchNorm2d(o),
+                         relu=nn.ReLU(inplace=True), c2=nn.Conv2d(o, o, 3, 1, 1),
+                         b2=nn.BatchNorm2d(o), down=nn.Conv2d(c, o, 1) if c != o else None)
+
+    def forward(self, x):
+        return self.fc(T.flatten(self.pool(self.layers(self.stem(x))), 1))
+
+    made = module(T, forward, stem=nn.Sequential(nn.Conv2d(3, 2, 3, 2, 1), nn.MaxPool2d(3, 2, 1)),
+                  layers=nn.Sequential(*blocks()), pool=nn.AdaptiveAvgPool2d(1), fc=nn.Linear(3, 2))
+    return fx.symbolic_trace(made.eval()), (T.ones(1, 3, 8, 8),)
+
+
+def attention(T):
+    fx, nn, F = spaces(T)
+    T.manual_seed(0)
+
+    def attend(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).reshape(b, n, 3, 2, c // 2).permute(2, 0, 3, 1, 4)
+        weights = F.softmax((q @ k.transpose(-2, -1)) * (1.0 / (c // 2) ** 0.5), dim=-1)
+        y = F.dropout(weights, 0.1, training=self.training) @ v
+        z = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.proj((y + z).transpose(1, 2).reshape(b, n, c))
+
+    def forward(self, words):
+        x = self.tok(words) + self.pos[:, :words.size(1)]
+        for each in self.blocks:
+            x = x + each(self.ln(x))
+        return self.head(x)
+
+    blocks = nn.ModuleList([module(T, attend, qkv=nn.Linear(4, 12), proj=nn.Linear(4, 4))
+                            for _ in range(2)])
+    made = module(T, forward, tok=nn.Embedding(5, 4), pos=nn.Parameter(T.zeros(1, 8, 4)),
+                  blocks=blocks, ln=nn.LayerNorm(4), head=nn.Linear(4, 5, bias=False))
+    return fx.symbolic_trace(made.eval()), (T.zeros(1, 3, dtype=T.int64),)
+
+
+def recurrent(T):
+    fx, nn, _ = spaces(T)
+    T.manual_seed(0)
+
+    def forward(self, x):
+        out, (h, _c) = self.lstm(self.embed(x))
+        return self.fc(out[:, -1]), h.squeeze(0)
+
+    made = module(T, forward, embed=nn.Embedding(5, 4), lstm=nn.LSTM(4, 3, batch_first=True),
+                  fc=nn.Linear(3, 2))
+    return fx.symbolic_trace(made), (T.zeros(2, 3, dtype=T.int64),)
+
+
 def by_hand(T):
     fx, _, F = spaces(T)
     graph = fx.Graph()
@@ -280,7 +341,7 @@ def by_hand(T):
 
 PROGRAMS = [of_docs, of_topk, operators, bits, methods, functions, pictures, nested, sequential,
             signatures, constants, buffers, containers, unpacked, wrapped, concrete, open_places,
-            deep, shapes_known]
+            deep, shapes_known, residual, attention, recurrent]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
