@@ -463,13 +463,18 @@ def _saved_and_loaded(model):
 
 
 def test_a_folder_is_a_package(tmp_path, monkeypatch):
-    model = Net()
-    traced, x = symbolic_trace(model), torch.randn(3, 4)
+    class Model(Net):
+        def forward(self, x):
+            return clipped(super().forward(x["given"][0]), 1.5) + abs(x["more"])
+
+    model = Model()
+    traced = symbolic_trace(model, {"x": {"given": [fx.PH], "more": fx.PH}})
     traced.to_folder(tmp_path / "written", "Written")
     monkeypatch.syspath_prepend(tmp_path)
     from written import Written
 
-    assert torch.equal(Written()(x), model(x))
+    x = {"given": [torch.randn(3, 4)], "more": torch.ones(1)}
+    assert torch.equal(Written()(x), model(x)) and torch.equal(traced(x), model(x))
 
 
 def test_a_graph_module_is_compiled_traced_and_exported():

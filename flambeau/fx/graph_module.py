@@ -7,14 +7,17 @@ import itertools
 import linecache
 import os
 import traceback
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import flambeau
 from flambeau import Tensor, nn
 from flambeau.fx._codegen import PythonCode, _PyTreeCodeGen
+from flambeau.fx._folder import write_package
 from flambeau.fx.graph import Graph
+from flambeau.nn.modules.hooks import HOOK_TABLES
+from flambeau.nn.modules.state import STATE_TABLES
 
 __all__ = ["GraphModule", "reduce_graph_module"]
 
@@ -27,6 +30,7 @@ def compiled(code: PythonCode) -> Callable[..., Any]:
     linecache.cache[key] = (len(code.src), None, code.src.splitlines(keepends=True), key)
     space = dict(code.globals)
     exec(compile(code.src, key, "exec"), space)
+    weakref.finalize(space["forward"], linecache.cache.pop, key, None)
     return space["forward"]
 
 
@@ -36,7 +40,8 @@ class GraphModule(nn.Module):
     `root` is a module, or a dict from the targets of the graph to what they are. After a change of
     the graph, `recompile` makes the module do it.
 
-    >>> traced = flambeau.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
+    >>> import flambeau as torch
+    >>> traced = torch.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
     >>> print(traced.code.strip())
     def forward(self, input):
         input_1 = input
@@ -194,9 +199,6 @@ class GraphModule(nn.Module):
         return "\n".join([shown, self._code, "# To see more debug info, please use "
                           "`graph_module.print_readable()`"])
 
-    def __repr__(self) -> str:
-        return super().__repr__()
-
     def print_readable(self, print_output: bool = True, include_stride: bool = False,
                        include_device: bool = False, colored: bool = False, **how: Any) -> str:
         """Print the code as a class, with the lines of the program it came from; the text."""
@@ -214,28 +216,7 @@ class GraphModule(nn.Module):
 
     def to_folder(self, folder: str | os.PathLike, module_name: str = "FxModule") -> None:
         """Write a folder that imports as a package with this module in it, as a class."""
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        flambeau.save(self.state_dict(), place / "state_dict.pt")
-        lines = ["import flambeau as torch", "from flambeau import device", "from math import "
-                 "inf, nan", "", "", f"class {module_name}(torch.nn.Module):",
-                 "    def __init__(self):", "        super().__init__()"]
-        for name, child in self.named_children():
-            file = place / f"{name}.pt"
-            flambeau.save(child, file)
-            lines.append(f"        self.add_module({name!r}, torch.load("
-                         f"{str(file)!r}, weights_only=False))")
-        for kind, tensors in (("parameter", self._parameters), ("buffer", self._buffers)):
-            for name, value in tensors.items():
-                if value is not None:
-                    made = f"torch.empty({list(value.shape)}, dtype={value.dtype})"
-                    made = f"torch.nn.Parameter({made})" if kind == "parameter" else made
-                    lines.append(f"        self.register_{kind}({name!r}, {made})")
-        lines.append(f"        self.load_state_dict(torch.load("
-                     f"{str(place / 'state_dict.pt')!r}))")
-        lines += ["", *(f"    {line}" for line in self._code.strip().split("\n")), ""]
-        (place / "module.py").write_text("\n".join(lines), encoding="utf-8")
-        (place / "__init__.py").write_text("from .module import *\n", encoding="utf-8")
+        write_package(self, Path(folder), module_name)
 
     # -- copies and files --------------------------------------------------------------------------
 
@@ -261,16 +242,13 @@ class GraphModule(nn.Module):
 
 #: attributes that are made anew from the graph
 _OWN = ("_graph", "_code", "_in_spec", "_out_spec", "_tracer_cls")
-#: attributes that belong to a call, not to a model: hooks and whatever the user put there
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
-          "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_state_dict_hooks",
-          "_load_state_dict_pre_hooks", "_state_dict_pre_hooks", "_load_state_dict_post_hooks",
-          "_hooked", "meta")
+#: attributes that no graph refers to
+_BESIDE = (*HOOK_TABLES, *STATE_TABLES, "_hooked", "meta")
 
 
 def _carry_over(holder: nn.Module, made: GraphModule) -> None:
     """Give a new module the hooks and notes of the one it was made from."""
-    for name in _HOOKS:
+    for name in _BESIDE:
         if name in holder.__dict__:
             made.__dict__[name] = holder.__dict__[name]
 
