@@ -223,7 +223,7 @@ class Names:
         self.size = self.users = self.listeners = 0
         self.lock = threading.Lock()
 
-    def begin(self) -> None:
+    def begin(self, listener: bool = False) -> None:
         with self.lock:
             if not self.users:
                 if self.size != len(sys.modules):
@@ -231,10 +231,12 @@ class Names:
                 for owner, name, _, seen in self.rows:
                     setattr(owner, name, seen)
             self.users += 1
+            self.listeners += listener
 
-    def end(self) -> None:
+    def end(self, listener: bool = False) -> None:
         with self.lock:
             self.users -= 1
+            self.listeners -= listener
             if self.users == 0:
                 for owner, name, original, _ in self.rows:
                     setattr(owner, name, original)
@@ -292,19 +294,17 @@ def listening(programs: Iterable[dict[str, Any]] = ()) -> Iterator[None]:
     Elsewhere they ask where they first miss, with defaults filled in. `programs` are the globals
     of modules that may have names of their own for public functions.
     """
-    names.begin()
+    names.begin(listener=True)
     own = [(space, name, value) for space in programs for name, value in space.items()
            if id(value) in names.stand_ins]
-    names.listeners += 1
-    for space, name, value in own:
-        space[name] = names.stand_ins[id(value)]
     try:
+        for space, name, value in own:
+            space[name] = names.stand_ins[id(value)]
         yield
     finally:
         for space, name, value in own:
             space[name] = value
-        names.listeners -= 1
-        names.end()
+        names.end(listener=True)
 
 
 # -- modes -----------------------------------------------------------------------------------------

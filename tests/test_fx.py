@@ -234,6 +234,15 @@ def test_names_mean_what_they_did_after_a_trace_that_failed():
     assert "__getattribute__" not in vars(nn.Module) and nn.Linear(2, 2).weight.shape == (2, 2)
 
 
+def test_a_class_whose_module_is_gone_is_traced():
+    model = Net()
+    type(model).__module__, home = "gone", type(model).__module__
+    try:
+        assert symbolic_trace(model)(torch.ones(3, 4)).shape == (3, 5)
+    finally:
+        type(model).__module__ = home
+
+
 def test_other_threads_go_on_while_a_trace_is_under_way():
     layer, x, found = nn.Linear(2, 2), torch.ones(1, 2), []
 

@@ -213,18 +213,17 @@ class Tracer(TracerBase):
 
     def _programs(self, function: Any) -> list[dict[str, Any]]:
         """The globals of the modules that the traced code was written in."""
-        homes = {type(m).__module__ for m in self.submodule_paths}
-        found = {id(space): space for home in homes if home.partition(".")[0] != "flambeau"
-                 for space in [vars(sys.modules[home])] if home in sys.modules}
-        own = getattr(inspect.unwrap(function), "__globals__", None)
-        if own is not None and own.get("__name__", "").partition(".")[0] != "flambeau":
-            found[id(own)] = own
-        return list(found.values())
+        homes = {type(m).__module__ for m in self.submodule_paths} & sys.modules.keys()
+        spaces = [vars(sys.modules[home]) for home in homes]
+        spaces.append(getattr(inspect.unwrap(function), "__globals__", {}))
+        return list({id(space): space for space in spaces
+                     if not str(space.get("__name__")).startswith("flambeau.")}.values())
 
     def create_args_for_root(self, root_fn: Callable[..., Any], is_module: bool,
                              concrete_args: dict[str, Any] | None = None) -> tuple[Any, list]:
         """What is to be called, and the proxies to call it with; each becomes an input."""
         function: Any = inspect.unwrap(root_fn)
+        assert isinstance(function, FunctionType), f"Expected FunctionType, got {type(function)}"
         code = function.__code__
         names = list(code.co_varnames[:code.co_argcount + code.co_kwonlyargcount])
         args: list[Any] = []

@@ -33,6 +33,8 @@ _ITERATED = ("Proxy object cannot be iterated. This can be attempted when the Pr
 
 #: functions that call a method and do nothing else, in torch too
 METHODS = {"torch.nn.functional.sigmoid": "sigmoid", "torch.nn.functional.tanh": "tanh"}
+#: operators of tensors that are told as the methods they are
+OPERATORS = {"__eq__": "eq", "__pow__": "pow"}
 
 _HOME = os.path.dirname(str(flambeau.__file__)) + os.sep
 
@@ -102,7 +104,7 @@ class TracerBase:
     def _key(self, key: Any) -> Any:
         def refuse(node: Node) -> None:
             raise RuntimeError("Keys for dictionaries used as an argument cannot contain a Node. "
-                               f"Got key: {key}")
+                               f"Got key: {made}")
 
         made = self.create_arg(key)
         map_arg(made, refuse)
@@ -208,7 +210,8 @@ class Proxy:
         tracer = found[0].tracer
         assert all(each.tracer is tracer for each in found), "proxies of several tracers are mixed"
         if _is_method(func):
-            return tracer.create_proxy("call_method", func.__name__, args, kwargs)
+            method = OPERATORS.get(func.__name__, func.__name__)
+            return tracer.create_proxy("call_method", method, args, kwargs)
         func = getattr(func, "original", func)
         name = public_names().get(id(func))
         if name in METHODS:

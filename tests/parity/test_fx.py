@@ -187,7 +187,7 @@ def constants(T):
 
     def f(x):
         made = T.full((2,), 3.0).mul(x), T.zeros(2) - x
-        return held + x, held * x, made, math.inf * x, x * -math.inf
+        return held + x, held * x, held == x, held ** x, made, math.inf * x, x * -math.inf
 
     return fx.symbolic_trace(f), (T.ones(2),)
 
@@ -538,6 +538,10 @@ MISTAKES = {
     "index":          lambda T, fx: fx.symbolic_trace(lambda x: [1, 2][x]),
     "set":            lambda T, fx: fx.symbolic_trace(_store),
     "argument":       lambda T, fx: fx.symbolic_trace(lambda x: x + object()),
+    "key":            lambda T, fx: fx.symbolic_trace(lambda x: {x: 1}),
+    "method":         lambda T, fx: fx.symbolic_trace(T.nn.ReLU().forward),
+    "outside":        lambda T, fx: fx.symbolic_trace(module(
+        T, lambda self, x: self.held[0](x), held=[T.nn.ReLU()])),
     "wrap":           lambda T, fx: fx.wrap(3),
     "op":             lambda T, fx: fx.Graph().create_node("foo", "bar"),
     "target":         lambda T, fx: fx.Graph().create_node("call_function", "bar"),
