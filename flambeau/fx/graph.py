@@ -365,5 +365,6 @@ def _check_target(owner: nn.Module, node: Node) -> None:
         module, path = found, ".".join(names[:k + 1])
 
 
+# names that programs reach for, though they are not public
 _InsertPoint, _node_list = InsertPoint, NodeList
 _get_qualified_name = qualified_name

@@ -364,6 +364,7 @@ def walk(root: Node, backward: bool = False) -> Iterator[Node]:
         node = node._prev if backward else node._next
 
 
+# names that programs reach for, though they are not public
 _get_qualified_name = qualified_name
 _type_repr = type_repr
 _side_effectful_functions = SIDE_EFFECTS

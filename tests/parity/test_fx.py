@@ -615,6 +615,13 @@ def test_messages(name):
     assert message(flambeau) == message(torch)
 
 
+#: one function under two names here, or one that torch itself has under another
+OTHERWISE = {f"flambeau.{name}" for name in (
+    "group_norm", "istft", "layer_norm", "max_pool1d_with_indices", "nn.functional.logsigmoid",
+    "nn.functional.pdist", "nn.functional.threshold", "pca_lowrank", "rms_norm", "segment_reduce",
+    "svd_lowrank")}
+
+
 def test_functions_are_called_as_in_torch():
     """Every public function, but for other names of the same function."""
     from flambeau import _function_mode
@@ -633,4 +640,4 @@ def test_functions_are_called_as_in_torch():
         there = getattr(owner, name, None)
         if there is not None and torch.fx.node._get_qualified_name(there) != qualified_name(value):
             wrong.append(f"{space}.{name}")
-    assert len(here) > 700 and len(wrong) < 20, wrong
+    assert len(here) > 700 and set(wrong) == OTHERWISE
