@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 
-from flambeau import Generator, _function_mode
+from flambeau import Generator, _function_mode, set_grad_enabled
 from flambeau.assemble import subclass as _protocol
 from flambeau.library.operator import below_autograd as _AutoDispatchBelowAutograd
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator",
            "_AutoDispatchBelowAutograd", "_DisableFuncTorch", "_disabled_torch_function_impl",
-           "_get_tracing_state", "_is_torch_function_enabled", "_is_torch_function_mode_enabled",
-           "_len_torch_function_stack"]
+           "_fft", "_get_tracing_state", "_is_torch_function_enabled",
+           "_is_torch_function_mode_enabled", "_len_torch_function_stack", "_linalg", "_nn",
+           "_set_grad_enabled", "_special"]
 
 _disabled_torch_function_impl = _protocol.disabled_torch_function
+_set_grad_enabled = set_grad_enabled
+
+
+class _Functions:
+    """The functions of a public namespace, under the names that the compiled core has for them."""
+
+    def __init__(self, space: str, prefix: str) -> None:
+        self._space, self._prefix = space, prefix
+
+    def __getattr__(self, name: str):
+        space = importlib.import_module(f"flambeau.{self._space}")
+        return getattr(space, name.removeprefix(self._prefix))
+
+
+_nn = _Functions("nn.functional", "")
+_linalg, _fft, _special = (_Functions(space, f"{space}_") for space in ("linalg", "fft", "special"))
 
 
 @contextlib.contextmanager

@@ -7,11 +7,13 @@ under the public names, which ask it; when the last one is left the functions ar
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import sys
 import threading
 import types
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import flambeau.autograd
@@ -82,9 +84,16 @@ class Seen:
 
     def __call__(self, *args: Any, **kwargs: Any):
         if not stack.modes:
-            return self.original(*args, **kwargs)
+            return self.unless_answered(self.original, args, kwargs)
         kinds = tuple(map(type, _protocol.overloaded((*args, *kwargs.values()))))
         return ask(self, kinds, args, kwargs)
+
+    def unless_answered(self, run: Any, args: tuple, kwargs: dict):
+        """What something among the arguments answers that is no tensor, or what `run` returns."""
+        found = answering((args, kwargs)) if names.listeners else []
+        if found:
+            return _protocol.dispatch(self, found, args, kwargs, self.__name__)
+        return run(*args, **kwargs)
 
     def __get__(self, x: Any, owner: Any = None):
         return self if x is None else types.MethodType(self, x)
@@ -105,6 +114,19 @@ class Seen:
         return repr(self.original)
 
 
+def answering(value: Any) -> list:
+    """What answers calls itself and is no tensor, in nested arguments, one of each type."""
+    if isinstance(value, (list, tuple)):
+        inside = value
+    elif isinstance(value, dict):
+        inside = tuple(value.values())
+    elif isinstance(value, slice):
+        inside = (value.start, value.stop, value.step)
+    else:
+        return [] if isinstance(value, Tensor) else _protocol.overloaded((value,))
+    return _protocol.overloaded([found for each in inside for found in answering(each)])
+
+
 class SeenOperator(Seen):
     """Stands for an operator: a mode is told of the method that does the same."""
 
@@ -115,7 +137,7 @@ class SeenOperator(Seen):
     def __call__(self, *args: Any, **kwargs: Any):
         if stack.modes and all(isinstance(a, NUMBERS) for a in args):
             return self.method(*args, **kwargs)
-        return self.original(*args, **kwargs)
+        return self.method.unless_answered(self.original, args, kwargs)
 
 
 class Hidden(Seen):
@@ -197,10 +219,11 @@ class Names:
 
     def __init__(self) -> None:
         self.rows: list[tuple[Any, str, Any, Any]] = []
-        self.size = self.users = 0
+        self.stand_ins: dict[int, Seen] = {}  # id of a function -> what stands for it
+        self.size = self.users = self.listeners = 0
         self.lock = threading.Lock()
 
-    def begin(self) -> None:
+    def begin(self, listener: bool = False) -> None:
         with self.lock:
             if not self.users:
                 if self.size != len(sys.modules):
@@ -208,10 +231,12 @@ class Names:
                 for owner, name, _, seen in self.rows:
                     setattr(owner, name, seen)
             self.users += 1
+            self.listeners += listener
 
-    def end(self) -> None:
+    def end(self, listener: bool = False) -> None:
         with self.lock:
             self.users -= 1
+            self.listeners -= listener
             if self.users == 0:
                 for owner, name, original, _ in self.rows:
                     setattr(owner, name, original)
@@ -230,16 +255,18 @@ class Names:
                      for home, module in _users() for name, value in vars(module).items()
                      if id(value) in stand_ins]
         self.rows += _of_tensors()
+        self.stand_ins = stand_ins
         self.size = len(sys.modules)
 
 
 def _users() -> list:
     """Modules that call public functions by names of their own, the public spaces among them."""
     below = tuple(f"flambeau.{part}" for part in (
-        "_function_mode", "assemble", "compiler", "core", "devices", "engine", "export", "jit",
-        "onnx", "ops", "overrides"))
+        "_function_mode", "assemble", "compiler", "core", "devices", "engine", "export", "fx",
+        "jit", "onnx", "ops", "overrides"))
     return [(name, module) for name, module in list(sys.modules.items())
-            if (name == "flambeau" or name.startswith("flambeau.")) and not name.startswith(below)]
+            if name in ("flambeau", "torch")  # which may be us under another name
+            or (name.startswith("flambeau.") and not name.startswith(below))]
 
 
 def _of_tensors() -> list[tuple[Any, str, Any, Any]]:
@@ -258,6 +285,26 @@ def _of_tensors() -> list[tuple[Any, str, Any, Any]]:
 
 
 names = Names()
+
+
+@contextlib.contextmanager
+def listening(programs: Iterable[dict[str, Any]] = ()) -> Iterator[None]:
+    """Inside, functions first ask what else than a tensor is among the arguments they are given.
+
+    Elsewhere they ask where they first miss, with defaults filled in. `programs` are the globals
+    of modules that may have names of their own for public functions.
+    """
+    names.begin(listener=True)
+    own = [(space, name, value) for space in programs for name, value in space.items()
+           if id(value) in names.stand_ins]
+    try:
+        for space, name, value in own:
+            space[name] = names.stand_ins[id(value)]
+        yield
+    finally:
+        for space, name, value in own:
+            space[name] = value
+        names.end(listener=True)
 
 
 # -- modes -----------------------------------------------------------------------------------------

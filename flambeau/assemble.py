@@ -45,6 +45,7 @@ from .engine import (
 from .engine.dispatch import plug
 from .engine.eager import (
     engine,
+    intercepted,
     module_changes,  # noqa: F401  counted by modules
     operator_forms,
     plainly,  # noqa: F401  what optimizers use inside compiled functions
@@ -164,8 +165,8 @@ def inplace_of(op: Op) -> tuple:
         needed = len(op.operands) - 1
 
         def form(self, *args, **kwargs):
-            if tracers:
-                found = tracers[-1](own, (self, *args), kwargs)
+            if tracers or not isinstance(self, Tensor):
+                found = _asked(own, (self, *args), kwargs)
                 if found is not None:
                     return found[0]
             if len(args) == needed and not kwargs:
@@ -189,8 +190,8 @@ def inplace_of(op: Op) -> tuple:
             return inplace.pointwise_inplace(op, self, *others, **kwargs)
     else:
         def form(self, *args, **kwargs):
-            if tracers:
-                found = tracers[-1](own, (self, *args), kwargs)
+            if tracers or not isinstance(self, Tensor):
+                found = _asked(own, (self, *args), kwargs)
                 if found is not None:
                     return found[0]
             return engine.overwrite(self, name, op.run, args, kwargs)
@@ -198,6 +199,13 @@ def inplace_of(op: Op) -> tuple:
     form.__doc__ = f"In-place form of `{op.name}`."
     own.run = form
     return inplace.pointwise_forms(op, form) if isinstance(op, Pointwise) else (form, form)
+
+
+def _asked(own: create.Named, args: tuple, kwargs: dict):
+    """(result,) if a trace, or what stands where a tensor should, answers for a form in place."""
+    if isinstance(args[0], Tensor):
+        return tracers[-1](own, args, kwargs)
+    return intercepted(own, args, kwargs)
 
 
 #: public functions by dotted name, and what else lives among them
@@ -217,6 +225,7 @@ def adopt(key: str, op: Op) -> None:
             setattr(Tensor, method.__name__, method)
         if op.function_form:
             functions.setdefault(f"{key}_", function)
+            subclass.functions[create.Named(f"{op.name}_", None)] = function
 
 
 def install() -> None:

@@ -77,7 +77,8 @@ class Top(types.ModuleType):
             value = getattr(flambeau, name)
         except AttributeError:
             raise AttributeError(f"module 'torch' has no attribute '{name}'") from None
-        setattr(self, name, value)
+        if not hasattr(value, "original"):  # what stands there while a mode is on is soon gone
+            setattr(self, name, value)
         return value
 
     def __dir__(self) -> list[str]:

@@ -278,7 +278,7 @@ def _straight(op: Op, plain):
         if found is not None:
             return _run(found, input, weight, bias)
         out = plain(input, weight, bias, stride, padding, dilation, groups)
-        if input.sig.rank == n + 2 and not isinstance(padding, str):
+        if type(out) is Tensor and input.sig.rank == n + 2 and not isinstance(padding, str):
             steps, around, apart = (sp.each(op.name, "", v, n) for v in (stride, padding, dilation))
             found = _calls.get((*key[:3], steps, around, apart, False, (0,) * n, groups))
             if found is not None:
@@ -303,7 +303,7 @@ def _transposed(op: Op, plain):
         if found is not None:
             return _run(found, input, weight, bias)
         out = plain(input, weight, bias, *given)
-        if input.sig.rank == n + 2:
+        if type(out) is Tensor and input.sig.rank == n + 2:
             steps, around, more, apart = (sp.each(op.name, "", v, n) for v in (
                 stride, padding, output_padding, dilation))
             found = _calls.get((*key[:3], steps, around, apart, True, more, groups))

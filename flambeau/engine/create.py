@@ -455,6 +455,12 @@ def in_trace(name: str, run, args, kwargs):
     return tracers[-1].factory(Named(name, run), args, given)
 
 
+def in_words(name: str, run, args, kwargs):
+    """(result,) of a call that an argument answers which is no tensor, else None."""
+    given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
+    return intercepted(Named(name, run), args, given)
+
+
 def drawing(draw):
     """A function that draws numbers, as part of a compiled call where it is in one."""
     name = draw.__name__
@@ -465,7 +471,13 @@ def drawing(draw):
             found = in_trace(name, drawn, args, kwargs)
             if found is not None:
                 return found[0]
-        return draw(*args, **kwargs)
+        try:
+            return draw(*args, **kwargs)
+        except TypeError:  # what is no tensor may answer for itself
+            found = intercepted(Named(name, drawn), args, kwargs)
+            if found is None:
+                raise
+            return found[0]
 
     return drawn
 
@@ -499,6 +511,11 @@ empty_like = _like("empty_like", None)
 def full_like(input, fill_value, *, dtype=None, layout=None, device=None, pin_memory=False,
               requires_grad=False, memory_format=None):
     """A new tensor of one value, like `input` otherwise."""
+    if not isinstance(input, Tensor):
+        found = intercepted(Named("full_like", full_like), (input, fill_value), {
+            "dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format})
+        if found is not None:
+            return found[0]
     sig = like_signature("full_like", input, dtype, device, memory_format)
     value = number(fill_value)
     check_fits(value, sig.dtype)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.formats import layout, memory_format
 from ..core.numbers import plain_call
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
 from . import (
@@ -35,7 +38,7 @@ from .modes import modes
 from .product import FRONTS
 from .reduce import reduction_front
 from .rows import row_front
-from .tensor import Tensor, make
+from .tensor import Size, Tensor, make
 from .views import view_front
 
 
@@ -64,10 +67,14 @@ def plug(op: Op) -> None:
 # -- composites ----------------------------------------------------------------------------------
 
 
+#: of torch's functions for networks, those that take `out=`
+TAKES_OUT = ("normalize",)
+
+
 def composite_front(op: Composite):
     if op.formula is None:
         body = op.body
-        op.takes_out = op.where != "nn.functional"  # torch's functions there take none
+        op.takes_out = op.where != "nn.functional" or op.name in TAKES_OUT
 
         def front(*args, **kwargs):
             if kwargs and "out" in kwargs and op.takes_out:
@@ -78,12 +85,20 @@ def composite_front(op: Composite):
                     return followed
             for a in args:
                 kind = type(a)
-                if (a.sig.tag is not None if kind is Tensor or isinstance(a, Tensor) else
-                        (kind is tuple or kind is list) and _has_tagged(a)):
-                    found = intercepted(op, args, kwargs)
-                    if found is not None:
-                        return found[0]
-                    break
+                if kind is Tensor:
+                    if a.sig.tag is None:
+                        continue
+                elif kind in INERT:
+                    continue
+                elif isinstance(a, Tensor):
+                    if a.sig.tag is None:
+                        continue
+                elif not _may_answer(a):
+                    continue
+                found = intercepted(op, args, kwargs)
+                if found is not None:
+                    return found[0]
+                break
             try:
                 return body(*args, **_renamed(op, kwargs)) if kwargs else body(*args)
             except TypeError:
@@ -138,9 +153,19 @@ def _into_out(op: Composite, args: tuple, kwargs: dict):
     return run(*args, **kwargs) if out is None else engine.written(op, args, kwargs, out)
 
 
-def _has_tagged(value) -> bool:
-    """Whether a sequence has a traced tensor in it."""
-    return any([isinstance(v, Tensor) and v.sig.tag is not None for v in value])
+#: types of arguments that let every call be
+INERT = frozenset((int, float, bool, complex, str, bytes, type(None), type(...), slice, range, Size,
+                   dtype, device, layout, memory_format))
+
+
+def _may_answer(value) -> bool:
+    """Whether a call may be a trace's, a subclass's or a stand-in's because of an argument."""
+    kind = type(value)
+    if kind in INERT:
+        return False
+    if isinstance(value, Tensor):
+        return value.sig.tag is not None
+    return any(map(_may_answer, value)) if kind is list or kind is tuple else True
 
 
 def _may_want(value) -> bool:

@@ -477,8 +477,9 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
 def _random_like(name: str, kinds: str, drawing):
     def create_like(input, *, generator=None, dtype=None, layout=None, device=None,
                     pin_memory=False, requires_grad=False, memory_format=None):
-        if tracers and isinstance(input, Tensor):
-            found = create.in_trace(name, create_like, (input,), {
+        if tracers or not isinstance(input, Tensor):
+            ask = create.in_trace if isinstance(input, Tensor) else create.in_words
+            found = ask(name, create_like, (input,), {
                 "generator": generator, "dtype": dtype, "device": device,
                 "requires_grad": requires_grad, "memory_format": memory_format})
             if found is not None:

@@ -11,6 +11,7 @@ from ..core import printing
 from ..core import shape as sh
 from ..devices.cpu import threads
 from . import convert, create, legacy, protocol
+from .eager import Named, intercepted
 from .modes import modes
 from .tensor import Size, Tensor
 
@@ -275,8 +276,12 @@ def is_warn_always_enabled() -> bool:
 # -- assertions and anomalies ----------------------------------------------------------------------
 
 
-def _assert(condition, message) -> None:
+def _assert(condition, message):
     """assert, as a function."""
+    if not isinstance(condition, (bool, Tensor)):
+        found = intercepted(Named("_assert", _assert), (condition, message), {})
+        if found is not None:
+            return found[0]
     if not condition:
         raise AssertionError(message)
 

@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import pickle
 import sys
+from _compat_pickle import NAME_MAPPING
 
 import flambeau
 from flambeau import nn
@@ -146,6 +147,7 @@ def _public(function, module: str, name: str) -> str:
 
 def resolve(module: str, name: str):
     """What a name in a trusted file means; torch's names mean this library's objects."""
+    module, name = NAME_MAPPING.get((module, name), (module, name))  # int is long in protocol 2
     full = spelled(module, name)
     found = SAFE.get(full)
     if found is not None:
