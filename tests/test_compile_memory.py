@@ -11,7 +11,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler.api import report_of
-from flambeau.compiler.tape import Check
+from flambeau.compiler.launch import Check
 from flambeau.devices.cpu import memory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -278,7 +278,7 @@ def test_pointwise_kernels_write_where_they_read():
 
 def test_gradients_of_weights_come_before_those_of_inputs():
     from flambeau.compiler.arrange import arranged
-    from flambeau.compiler.tape import Launch, Place
+    from flambeau.compiler.launch import Launch, Place
 
     def launch(name, writes, *reads):
         places = [Place(("buffer", b), 0) for b in (writes, *reads)]
