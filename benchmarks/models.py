@@ -79,7 +79,11 @@ def peak_memory(library: str, name: str, threads: int) -> float:
 
 def compiled_peaks(name: str, threads: int, how: str) -> list[float]:
     """Peaks of the eager and of the compiled step, in processes that have the compiler; each the
-    least of several, after one that left all machine code on disk."""
+    least of several, after one that left all machine code on disk.
+
+    And all of Python's: where it has to read source text it leaves a megabyte of idle memory, in
+    which much of what is measured would lie unseen.
+    """
     peaks = []
     for step in ("eager", how):
         asked = ("--peak", "flambeau", "--step", step, "--compile", how, "--only", name,
@@ -92,6 +96,8 @@ def compiled_peaks(name: str, threads: int, how: str) -> list[float]:
 def _peak_of_process(*asked: str) -> float:
     root = Path(__file__).resolve().parent.parent
     environment = {**os.environ, "OMP_NUM_THREADS": asked[-1], "PYTHONPATH": str(root)}
+    if environment.pop("PYTHONDONTWRITEBYTECODE", None):
+        environment["PYTHONPYCACHEPREFIX"] = str(root / "build" / "bytecode")
     out = subprocess.run([sys.executable, __file__, *asked], env=environment, capture_output=True,
                          text=True)
     return json.loads(out.stdout.splitlines()[-1]) if out.returncode == 0 else math.inf
