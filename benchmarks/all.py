@@ -43,6 +43,8 @@ QUICK_PEERS = "house mlp,mnist mlp"
 #: torch.compile takes four and seven minutes for these: once is enough
 SLOW_TO_COMPILE = ("tree", "200 tiny ops")
 QUICK_FIGURES = ("tensors, in order", "tensors, shuffled", "load")
+#: the group whose figures are both flambeau's: eager steps beside compiled ones
+COMPILED_MEMORY = "compiled memory"
 TITLES = {
     "overhead":       "what a call costs: tiny tensors, one thread",
     "everyday":       "calls that programs are full of, on small tensors, one thread",
@@ -50,6 +52,7 @@ TITLES = {
     "models":         "training steps of whole models, eager",
     "compiled":       "training steps, the better of torch and torch.compile beside compile",
     "memory":         "peak memory of training, megabytes",
+    COMPILED_MEMORY:  "peak memory of eager steps beside compiled ones, megabytes",
     "data":           "loaders and files, one thread",
     "start":          "import and cold start",
     "peers":          "training steps of the same models in five libraries",
@@ -138,6 +141,15 @@ def run_memory(quick: bool):
         yield Row(name, 1, [theirs], [ours], unit="MB")
 
 
+def run_compiled_memory(quick: bool):
+    import models
+
+    for name in QUICK_MODELS[1:3] if quick else model_cases.MODELS:
+        for how, said in (("segments", ""), ("fullgraph", ", fullgraph")):
+            eager, compiled = models.compiled_peaks(name, 1, how)
+            yield Row(name + said, 1, [eager], [compiled], unit="MB")
+
+
 def run_data(quick: bool):
     for figure in QUICK_FIGURES if quick else data.FIGURES:
         unit = "MB" if "memory" in figure else "us"
@@ -163,6 +175,7 @@ GROUPS = {
     "kernels":  run_kernels,
     "models":   run_models,
     "memory":   run_memory,
+    COMPILED_MEMORY: run_compiled_memory,
     "data":     run_data,
     "start":    run_start,
 }  # fmt: skip
@@ -181,7 +194,7 @@ def line_of(row: Row) -> str:
     if row.fault or not row.torch or not row.flambeau:
         return f"| {row.name} | {row.threads} | | | | {row.fault or 'no figure'} |"
     ratio = "-" if math.isnan(row.ratio) else f"{row.ratio:.2f}"
-    slower = " (slower)" if row.ratio < 1 else ""
+    slower = "" if row.ratio >= 1 else " (more)" if row.unit == "MB" else " (slower)"
     return (f"| {row.name} | {row.threads} | {number(min(row.torch), row.unit)} "
             f"| {number(min(row.flambeau), row.unit)} | {ratio}{slower} | {row.spread} |")
 
@@ -191,11 +204,14 @@ def sections(found: dict[str, list[Row]]) -> list[str]:
     for group, rows in found.items():
         ratios = [row.ratio for row in rows
                   if not row.fault and row.torch and row.flambeau and math.isfinite(row.ratio)]
+        own = group == COMPILED_MEMORY
+        short = "more than eager in" if own else "slower than torch in"
         mean = f"; geometric mean of ratios {duel.geometric_mean(ratios):.2f}, " \
-               f"slower than torch in {sum(r < 1 for r in ratios)} of {len(ratios)}" \
+               f"{short} {sum(r < 1 for r in ratios)} of {len(ratios)}" \
             if ratios else ""
+        columns = "eager | compiled" if own else "torch µs | flambeau µs"
         lines += ["", f"## {group}: {TITLES[group]}{mean}", "",
-                  "| what | threads | torch µs | flambeau µs | ratio | spread |",
+                  f"| what | threads | {columns} | ratio | spread |",
                   "|---|---|---|---|---|---|", *map(line_of, rows)]
     return lines
 

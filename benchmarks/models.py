@@ -3,6 +3,7 @@
     python benchmarks/models.py                             all models, eager, 1 and 2 threads
     python benchmarks/models.py --only GPT --threads 1      models whose names hold these words
     python benchmarks/models.py --compile                   torch.compile beside flambeau.compile
+    python benchmarks/models.py --compile --memory-only     peaks of compiled steps beside eager's
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import model_cases
 
 STEPS = 5  # whose losses are compared
 TRIAL = 1.0  # seconds that a way to take a step is tried for, where there is a choice
+PEAKS = 3  # processes of which the one that needs least tells a peak: pages are a coarse measure
 
 
 def faster(steps) -> Callable:
@@ -72,24 +74,54 @@ def find(name: str):
 
 def peak_memory(library: str, name: str, threads: int) -> float:
     """Megabytes that training adds at its peak to a process with the library; inf if it fails."""
-    command = [sys.executable, __file__, "--peak", library, "--only", name,
-               "--threads", str(threads)]
+    return _peak_of_process("--peak", library, "--only", name, "--threads", str(threads))
+
+
+def compiled_peaks(name: str, threads: int, how: str) -> list[float]:
+    """Peaks of the eager and of the compiled step, in processes that have the compiler; each the
+    least of several, after one that left all machine code on disk.
+
+    And all of Python's: where it has to read source text it leaves a megabyte of idle memory, in
+    which much of what is measured would lie unseen.
+    """
+    peaks = []
+    for step in ("eager", how):
+        asked = ("--peak", "flambeau", "--step", step, "--compile", how, "--only", name,
+                 "--threads", str(threads))
+        _peak_of_process(*asked)
+        peaks.append(min(_peak_of_process(*asked) for _ in range(PEAKS)))
+    return peaks
+
+
+def _peak_of_process(*asked: str) -> float:
     root = Path(__file__).resolve().parent.parent
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(root)}
-    out = subprocess.run(command, env=environment, capture_output=True, text=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": asked[-1], "PYTHONPATH": str(root)}
+    if environment.pop("PYTHONDONTWRITEBYTECODE", None):
+        environment["PYTHONPYCACHEPREFIX"] = str(root / "build" / "bytecode")
+    out = subprocess.run([sys.executable, __file__, *asked], env=environment, capture_output=True,
+                         text=True)
     return json.loads(out.stdout.splitlines()[-1]) if out.returncode == 0 else math.inf
 
 
-def measure_peak(library: str, name: str, threads: int) -> float:
+def measure_peak(library: str, name: str, threads: int, how: str, step_as: str) -> float:
+    """Megabytes that this process needs at most for building a model and four of its steps.
+
+    The compiler's own code is there before, as the library's is, also where a step beside those
+    that are compiled is eager.
+    """
     import resource
 
     torch = __import__(library)
     torch.set_num_threads(threads)
     torch.ones(4).add(1).sum()
+    if how != "eager":
+        torch.compile(torch.ones, fullgraph=how == "fullgraph")
     (case,) = [m for m in model_cases.MODELS if m == name]
     before = resident()
     torch.manual_seed(0)
     step = model_cases.MODELS[case][0](torch)
+    if step_as != "eager":
+        step = torch.compile(step, fullgraph=step_as == "fullgraph")
     for _ in range(4):
         step()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
@@ -104,8 +136,9 @@ def resident() -> float:
 def run_models(names, threads: int, options) -> tuple[list, list]:
     how = options.how
     title = f"{how}, {threads} thread{'s' if threads > 1 else ''}"
+    beside = BESIDE[how != "eager"]
     print(f"\n{title:<24}{'torch us':>12}{'flambeau us':>12}{'ratio':>8}  loss error"
-          + ("" if options.no_memory else "   peak MB torch, flambeau"), flush=True)
+          + ("" if options.no_memory else f"   peak MB {', '.join(beside)}"), flush=True)
     cases = [(f"{name} | {how}", model_cases.MODELS[name][2]) for name in names]
     results, rows = [], []
     for name, result in zip(names, duel.duel(__file__, cases, threads, options.rounds,
@@ -113,13 +146,40 @@ def run_models(names, threads: int, options) -> tuple[list, list]:
         result.name = name
         line = duel.line_of(result, 24)
         if not options.no_memory:
-            result.peaks = [peak_memory(library, name, threads) for library in duel.LIBRARIES]
-            line += "   " + "  ".join(f"{mb:.1f}" for mb in result.peaks)
-            rows.append((f"{title}: {name}: memory, torch / flambeau",
-                         result.peaks[0] / max(result.peaks[1], 0.1), 1.0))
+            result.peaks = peaks_of(name, threads, how)
+            line += "   " + "  ".join(f"{mb:.2f}" for mb in result.peaks)
+            rows.append(memory_row(f"{title}: {name}", result.peaks, beside))
         print(line, flush=True)
         results.append(result)
     return results, rows
+
+
+#: whose peaks are compared: the libraries', or those of two ways to take a step
+BESIDE = (("torch", "flambeau"), ("eager", "compiled"))
+
+
+def peaks_of(name: str, threads: int, how: str) -> list[float]:
+    """Two peaks, that of torch's or of the eager step first."""
+    if how != "eager":
+        return compiled_peaks(name, threads, how)
+    return [peak_memory(library, name, threads) for library in duel.LIBRARIES]
+
+
+def memory_row(what: str, peaks: list[float], beside: tuple[str, str]) -> tuple:
+    return f"{what}: memory, {' / '.join(beside)}", peaks[0] / max(peaks[1], 0.1), 1.0
+
+
+def run_memory(names, threads: int, how: str) -> list[tuple]:
+    """Peaks alone: rows for a verdict."""
+    rows = []
+    title = f"{how}, {threads} thread{'s' if threads > 1 else ''}"
+    beside = BESIDE[how != "eager"]
+    print(f"\n{title:<24}peak MB {', '.join(beside)}", flush=True)
+    for name in names:
+        peaks = peaks_of(name, threads, how)
+        print(f"{name:<24}" + "  ".join(f"{mb:>7.2f}" for mb in peaks), flush=True)
+        rows.append(memory_row(f"{title}: {name}", peaks, beside))
+    return rows
 
 
 def judge(results, threads: int, how: str) -> list[tuple]:
@@ -149,9 +209,11 @@ def parse():
     parser.add_argument("--compile", nargs="?", const="segments", default="eager", dest="how",
                         choices=("segments", "fullgraph"))
     parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--memory-only", action="store_true")
     parser.add_argument("--output", help="a .json file")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--peak", help=argparse.SUPPRESS)
+    parser.add_argument("--step", default="eager", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 6)
     options.seconds = options.seconds or (0.1 if options.quick else 0.4)
@@ -164,12 +226,16 @@ def main() -> int:
         duel.serve(options.serve, int(options.threads), find)
         return 0
     if options.peak:
-        print(json.dumps(measure_peak(options.peak, options.only, int(options.threads))))
+        print(json.dumps(measure_peak(options.peak, options.only, int(options.threads),
+                                      options.how, options.step)))
         return 0
     words = [word for word in options.only.split(",") if word]
     names = [n for n in model_cases.MODELS if not words or any(word in n for word in words)]
     rows, kept = [], {}
     for threads in map(int, options.threads.split(",")):
+        if options.memory_only:
+            rows += run_memory(names, threads, options.how)
+            continue
         results, memory = run_models(names, threads, options)
         rows += judge(results, threads, options.how) + memory
         kept[threads] = [{**vars(r), "ratio": r.ratio} for r in results]

@@ -11,7 +11,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler.api import report_of
-from flambeau.compiler.tape import Check
+from flambeau.compiler.launch import Check
 from flambeau.devices.cpu import memory
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -70,7 +70,7 @@ def test_a_compiled_training_step_holds_no_more_than_an_eager_one(fullgraph):
     eager, _ = run(_TRAINING.format(wrap=""))
     most, _ = run(_TRAINING.format(wrap=f"step = torch.compile(step, fullgraph={fullgraph})"))
     assert eager > 30 * MB
-    own = MB  # what is known of the path
+    own = MB * 3 // 4  # what is known of the path
     assert most < eager + own, f"{most / MB:.1f} MB compiled, {eager / MB:.1f} MB in eager"
 
 
@@ -121,13 +121,52 @@ print(peak() - before)
 
 @linux
 @pytest.mark.parametrize(("program", "ops", "limit"), [
-    (_TINY, 400, 3840), (_TREE, 64 + 3 * 63, 6 << 10)])
+    (_TINY, 400, 3200), (_TREE, 64 + 3 * 63, 5500)])
 def test_what_is_known_of_a_path_is_little(program, ops, limit):
     """Where tensors are tiny, what is known of each call is most of what a compiled step holds."""
     (eager,) = run(program + _PEAK.format(wrap=""))
     (most,) = run(program + _PEAK.format(wrap="step = torch.compile(step)"))
     each = (most - eager) / ops
     assert each < limit, f"{each:.0f} bytes for each op call"
+
+
+def test_the_compiler_brings_no_more_along_than_it_needs():
+    """Half a megabyte of Python's own, of which nothing is needed to compile."""
+    code = """
+    import sys
+    before = {*sys.modules}
+    torch.compile(torch.ones, fullgraph=True)
+    brought = {*sys.modules} - before
+    print(len(brought & {"inspect", "dataclasses", "ast", "dis"}))
+    """
+    assert run(code) == [0]
+
+
+def test_packed_launches_are_what_they_were():
+    from flambeau.compiler.epilogue import Finished, Output
+    from flambeau.compiler.launch import Launch, Live, Place
+    from flambeau.compiler.packed import Packed
+
+    b, c, o = (Place((kind, 300), 0) for kind in ("buffer", "constant", "outside"))
+    far, further = Place(("buffer", 3), 64), Place(("outside", 0), 1 << 40)
+    number = 0.5
+    steps = [Launch("one", len, None, (b, c, 3, Live(2), number), (1, 2), (0,)),
+             Check(far, o, -5, 1 << 50, ValueError),
+             Finished(Launch("two", max, None, (b, 1 << 60, further, -(1 << 31)), None, (0,), (1,),
+                             True), Launch("one", len, None, (far, b, None), (1, 2), (0,)),
+                      Output(4, 5, 1, 2, 3, True)),
+             Launch("one", len, None, (b, c, 3, Live(2), number), (1, 2), (0,))]
+    packed = Packed(steps[:2])
+    packed.extend(steps[2:])
+    again = packed.close().all()
+    assert [str(step) for step in again] == [str(step) for step in steps]
+    assert again[0].args == steps[0].args and again[0].args[4] is number
+    assert again[0].args[0] is again[3].args[0]
+    assert again[1].refuse is ValueError and (again[1].low, again[1].high) == (-5, 1 << 50)
+    first, other = again[2].first, steps[2].first
+    assert first.args == other.args and first.function is max and first.effect
+    assert (first.written, first.updates, again[2].output) == ((0,), (1,), steps[2].output)
+    assert [str(step) for step in packed.first(2)] == [str(step) for step in steps[:2]]
 
 
 @linux
@@ -278,7 +317,7 @@ def test_pointwise_kernels_write_where_they_read():
 
 def test_gradients_of_weights_come_before_those_of_inputs():
     from flambeau.compiler.arrange import arranged
-    from flambeau.compiler.tape import Launch, Place
+    from flambeau.compiler.launch import Launch, Place
 
     def launch(name, writes, *reads):
         places = [Place(("buffer", b), 0) for b in (writes, *reads)]

@@ -5,6 +5,7 @@
     capture    an unknown path: ops run for real and are recorded
     ending     where a segment ends its program runs, and phantoms become real
     tape       what ops ask of the machine: launches on buffers
+    launch     one of them
     simplify   what nobody needs is not computed
     reorder    rows are fetched in the order in which they are needed
     repeated   rows that a batch has several times are multiplied once

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import inspect
 import threading
 import warnings
 import weakref
@@ -19,7 +18,7 @@ from .names import everything, names_of, tensors_of
 from .report import Report
 from .segment import Step
 from .settle import Reach
-from .trace import Tracer
+from .trace import Tracer, load_code
 
 #: so many ways through a function are remembered with fullgraph=True
 SCRIPTS = 8
@@ -45,6 +44,13 @@ class Compiled:
         functools.update_wrapper(self, function, updated=())
         turn = threading.Lock()  # held by the thread whose call is compiled
         self.claim, self.let_go = turn.acquire, turn.release
+        load_code()  # now, for the first call has enough to do
+        if fullgraph:
+            from .replay import play  # segments have no need of these
+            from .script import Script
+
+            play()
+            self.writes = Script
         self.reset()
         _all.add(self)
 
@@ -89,9 +95,8 @@ class Compiled:
                 if k:
                     self._lead([self.scripts.pop(k), *self.scripts])
                 return found[0]
-        from .script import Script  # segments have no need of it
-
-        return self._traced(args, kwargs, Script(self.function, args, kwargs, self.met))
+        script = self.writes(self.function, args, kwargs, self.met)
+        return self._traced(args, kwargs, script)
 
     def _lead(self, scripts: list) -> None:
         """Try the first of these before any other."""
@@ -430,6 +435,8 @@ def substitute_in_graph(original_fn, *, can_constant_fold_through: bool = False,
 
 
 def _check_signatures(original, traceable) -> None:
+    import inspect  # half a megabyte that nobody else needs here
+
     try:
         wanted = inspect.signature(original)
     except ValueError:

@@ -241,7 +241,7 @@ class Capture:
         self.numbers += numbers
         chain.numbers += numbers
         step = kind()
-        step.chain, step.end, step.result = chain, len(chain.launches), template
+        step.chain, step.end, step.result = chain, chain.launches.count, template
         cast = within()
         step.grad, step.cast = modes.grad, self.step.cast if self.step.cast == cast else cast
         step.baked = None if recorder.met.issuperset(own) else tuple(numbers)
@@ -318,7 +318,7 @@ class Capture:
     def learn_again(self, step: Step) -> None:
         """Record a path anew, with the way back from where it ends this time."""
         stop = step.stopped()
-        before = step.chain.launches[:step.end], stop.reverse, stop.learnt
+        before = step.chain.launches.first(step.end), stop.reverse, stop.learnt
         self.recorder, self.chain, self.added = Recorder(), Chain(next_sequence()), 0
         self.captured = True
         self._begin()
@@ -341,11 +341,11 @@ class Capture:
         made_again(step, self.outside, numbers, self.twins, self._recorded, take)
         reason = next(filter(None, reasons), None)
         if reason is None:
-            step.chain, step.end = self.chain, len(self.chain.launches)
+            step.chain, step.end = self.chain, self.chain.launches.count
             stop.learnt = list(self.numbers)
         self.end_capture(step)
         if stop.proven is None and before[2] != stop.learnt:
-            stop.proven = _same_code(before[0], step.chain.launches[:step.end]) and _same_code(
+            stop.proven = _same_code(before[0], step.chain.launches.first(step.end)) and _same_code(
                 *[r.recorded if r is not None else () for r in (before[1], stop.reverse)])
         stop.programs.clear()
         stop.settling = None
@@ -368,6 +368,7 @@ class Capture:
             self._swap_nodes(nodes)
             self._retag()
             self.chain.keep = self.recorder.plans()
+            self.chain.launches.close()
             if stop.reverse is not None:
                 stop.reverse.keep(self.chain.keep)
         self.become_all(self.twins)

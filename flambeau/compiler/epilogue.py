@@ -10,8 +10,7 @@ own over all of it afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from ..core import expr as ex
 from ..core.kernel import Kernel
@@ -19,8 +18,9 @@ from ..devices.cpu.assembly.conv_words import FRAME, PHASE, RESULT
 from ..devices.cpu.matmul.block import HERE, WORDS, W, near_bytes
 from ..devices.cpu.matmul.front import product_function
 from .fuse import is_pointwise
+from .launch import Launch, Place
 from .passing import is_seen, may_pass, touched
-from .tape import Launch, Place, integers_at
+from .tape import integers_at
 
 #: steps of arithmetic that take a moment; a kernel of few of them waits for memory
 _QUICK = frozenset(("add", "sub", "mul", "neg", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and",
@@ -41,15 +41,15 @@ class Output(NamedTuple):
     patient: bool   # whether a kernel that computes much may finish it
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Finished:
     """A routine, and a pointwise kernel that runs on every piece of what it makes."""
 
-    first: Launch
-    then: Launch
-    output: Output
+    __slots__ = ("first", "output", "then")
 
-    effect: ClassVar[bool] = False
+    effect = False
+
+    def __init__(self, first: Launch, then: Launch, output: Output):
+        self.first, self.then, self.output = first, then, output
 
     @property
     def args(self) -> tuple:
@@ -133,7 +133,7 @@ def _finishing(launch: Launch) -> Launch:
     if launch.name not in _PRODUCTS:
         return launch
     code = product_function(*_PRODUCTS[launch.name], finishing=True)
-    return replace(launch, name=code.__name__, function=code)
+    return launch.by(code.__name__, code)
 
 
 def _target(first: Launch, then: Launch, output: Output, results, users) -> Place | None:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from ..core import expr as ex
 from ..core.kernel import Fold, Kernel, Operand, Store, verify
 from ..devices.cpu.compile import KERNELS, compile_kernel
+from .launch import Launch
 from .progress import Progress
-from .tape import Launch
 
 #: a group stops growing at so many operands, or steps of arithmetic
 OPERANDS, STEPS = 24, 160

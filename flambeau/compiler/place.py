@@ -13,7 +13,8 @@ from array import array
 from ..core import expr as ex
 from ..core.kernel import Kernel, stage_exprs
 from .fuse import Access
-from .tape import REPLACES, Launch, positions
+from .launch import Launch
+from .tape import REPLACES, positions
 
 _ALIGN = 64
 #: smaller buffers always lie in the arena: there they are near each other

@@ -22,9 +22,10 @@ from ..devices.cpu.memory import allocate, pool_of, reserve, return_idle_pages
 from ..devices.cpu.objects import loaded
 from .arrange import arranged
 from .epilogue import Finished, parts
+from .launch import Check, Launch, Live
+from .packed import Packed
 from .place import Placement
 from .program_text import ProgramText
-from .tape import Check, Launch, Live
 
 #: bytes that what lies in a program's data starts at multiples of
 _ALIGN = 64
@@ -35,6 +36,7 @@ class Program:
 
     def __init__(self, launches, buffers, constants, filled, results, keep):
         self.launches = launches = arranged(launches, buffers, {*results})
+        self.packed: Packed | None = None
         self.sizes = buffers
         self.constants = constants      # bytes
         self.filled = filled            # buffer -> its first contents, b"" for zeros
@@ -86,6 +88,11 @@ class Program:
     # -- what only its text needs: forgotten once there is code, and found again -----------------
 
     @cached_property
+    def launches(self) -> list:
+        """In order."""
+        return [] if self.packed is None else self.packed.all()
+
+    @cached_property
     def placement(self) -> Placement:
         """Where buffers are."""
         return Placement(self.launches, self.sizes, {*self.results}, self.filled)
@@ -118,7 +125,9 @@ class Program:
         return 2 + len(self.results) + self.outside + self.numbers
 
     def _forget(self) -> None:
-        for name in ("placement", "at", "foreign_at", "routine_at"):
+        if self.packed is None:
+            self.packed = Packed(self.launches).close()
+        for name in ("launches", "placement", "at", "foreign_at", "routine_at"):
             self.__dict__.pop(name, None)
 
     # -- running -------------------------------------------------------------------------------

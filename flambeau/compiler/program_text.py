@@ -13,8 +13,8 @@ from ..core.kernel import param_kinds
 from ..devices.cpu.compile import ADDRESSES
 from .epilogue import Finished, parts
 from .glue import finish_text
+from .launch import Check, Launch, Live, Place
 from .place import UNUSED
-from .tape import Check, Launch, Live, Place
 
 _DECLARED = ("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
              "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")

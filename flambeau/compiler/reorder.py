@@ -17,9 +17,9 @@ from ..core import dtype as dt
 from ..core import expr as ex
 from ..core.kernel import Kernel, Operand, Store
 from ..devices.cpu.compile import compile_kernel
+from .launch import Launch, Place
 from .passing import Uses
 from .rows import Rows, Turned, added, fetched, turned
-from .tape import Launch, Place
 
 
 def in_order(launches: list, buffers: list[int], results: set[int]) -> tuple[list, list]:

@@ -17,15 +17,15 @@ How many there are is found when the program runs; where they are too many nothi
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, field
 
 from ..devices.cpu.matmul.block import WORDS
 from ..devices.cpu.matmul.front import product_function
 from ..devices.cpu.repeated import routines
 from .epilogue import words_at
+from .launch import Check, Launch, Place
 from .passing import Uses, is_seen, may_pass
 from .rows import SIZES, Rows, added, fetched, turned
-from .tape import UPDATES, WRITES, Check, Launch, Place, positions
+from .tape import UPDATES, WRITES, positions
 
 #: rows, and multiply-adds of a product, from which it pays
 _ROWS, _WORK = 64, 1 << 20
@@ -47,27 +47,25 @@ def multiplied_once(launches: list, buffers: list[int], results: set[int]) -> tu
 # -- what becomes of them ------------------------------------------------------------------------
 
 
-@dataclass
 class Found:
     """All that has to do with rows that were fetched, by numbers of launches."""
 
-    rows: Rows
-    fetch: int
-    high: int                                               # numbers are from 0 to before this
-    forward: list[int] = field(default_factory=list)        # products of the rows
-    back: list[Back] = field(default_factory=list)          # and sums over them
+    def __init__(self, rows: Rows, fetch: int, high: int):
+        self.rows, self.fetch = rows, fetch
+        self.high = high                # numbers are from 0 to before this
+        self.forward: list[int] = []    # products of the rows
+        self.back: list[Back] = []      # and sums over them
 
 
-@dataclass
 class Back:
     """A way back: what came for the rows, and what is made of it."""
 
-    given: Place
-    width: int
-    weights: int                    # the product over the rows
-    carried: int | None = None      # the product that gives what comes to the rows,
-    added: int | None = None        # and the launch that adds that to the table
-    after: int = 0                  # all of it is done after this
+    def __init__(self, given: Place, width: int, weights: int):
+        self.given, self.width = given, width
+        self.weights = weights              # the product over the rows
+        self.carried: int | None = None     # the product that gives what comes to the rows,
+        self.added: int | None = None       # and the launch that adds that to the table
+        self.after = 0                      # all of it is done after this
 
     @property
     def steps(self) -> list[int]:

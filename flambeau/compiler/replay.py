@@ -18,11 +18,11 @@ from ..engine.front_parts import slot_offset
 from ..engine.tensor import Tensor
 from .settle import CONTENTS
 
-__all__ = ["CHANGED", "Replay"]
+__all__ = ["CHANGED", "Replay", "play"]
 
 
 @functools.cache
-def _play():
+def play():
     bridge.jit().publish_python(("PyType_GenericAlloc", "PyLong_FromVoidPtr"))
     offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad"))
     return machine_code("player", ("play",), offsets)["play"]
@@ -74,7 +74,7 @@ class Replay:
         }
         self._plan = array("q", [said[name] for name in PLAN])
         self.address = _address(self._plan)
-        self.native = _play()
+        self.native = play()
         self.first = first
 
     def guards_hold(self) -> bool:

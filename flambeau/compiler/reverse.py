@@ -19,9 +19,9 @@ from ..engine.tensor import LEAF, Signature, Tensor, make, signature
 from .again import call, made_again
 from .epilogue import finished
 from .fuse import fused
+from .launch import Launch, Place
 from .program import Program
 from .simplify import needed
-from .tape import Launch, Place
 
 
 class Reverse:
@@ -415,7 +415,7 @@ class CompiledBack:
 def can_repeat(step) -> bool:
     """Whether the calls of a path may be made again later, to go back through gradients."""
     return not any(launch.effect and isinstance(launch, Launch)
-                   for launch in step.chain.launches[:step.end]) and not any(
+                   for launch in step.chain.launches.first(step.end)) and not any(
         each.backward or each.writes for each in step.path())
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..core import expr as ex
 from .fuse import is_pointwise
-from .tape import Launch, Place
+from .launch import Launch, Place
 
 SIZES = {"float32": 4, "float64": 8}
 

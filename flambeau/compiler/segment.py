@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..engine.tensor import Signature
 from ..engine.views import remember
 from .epilogue import finished
 from .fuse import fused
+from .launch import Place
 from .overlap import overlapping
+from .packed import Packed
 from .phantom import GRAPH, traced
 from .program import Program
 from .reorder import in_order
 from .repeated import multiplied_once
 from .simplify import needed
-from .tape import Place
+
+_ROOTS = ("buffer", "outside", "constant")
 
 
 class Result:
@@ -26,13 +28,21 @@ class Result:
     knows of it.
     """
 
-    __slots__ = ("base", "known", "node", "place", "sig", "traced", "wants")
+    __slots__ = ("_offset", "_root", "base", "known", "node", "sig", "traced", "wants")
 
     def __init__(self, sig: Signature, place: Place, wants: bool, base: int | None = None,
                  known: bool = False):
-        self.sig, self.traced, self.place, self.wants = sig, traced(sig), place, wants
+        self.sig, self.traced, self.wants = sig, traced(sig), wants
+        # A number in place of objects: there is a result for almost every call.
+        kind, number = place.root
+        self._root, self._offset = len(_ROOTS) * number + _ROOTS.index(kind), place.offset
         self.node = GRAPH if wants else None
         self.base, self.known = base, known
+
+    @property
+    def place(self) -> Place:
+        number, kind = divmod(self._root, len(_ROOTS))
+        return Place((_ROOTS[kind], number), self._offset)
 
 
 class Same:
@@ -71,7 +81,7 @@ class Chain:
 
     def __init__(self, first: int) -> None:
         self.first = first                  # steps of the graph made since then are its own
-        self.launches: list = []
+        self.launches = Packed()
         self.numbers: list[float] = []      # that calls were given
         self.results: list[Result] = []
         self.buffers: list[int] = []
@@ -85,22 +95,27 @@ class Chain:
         """Take over what one op launched."""
         self.buffers, self.constants = recorder.buffers, recorder.constants
         self.filled = recorder.filled
-        self.launches += recorder.launches
+        self.launches.extend(recorder.launches)
 
 
-@dataclass
 class Variant:
     """A program for one set of tensors that outlive the segment."""
 
-    program: Any                # a Program, or None
-    live: list                  # (value, Result), with what others among them are views of
-    written: list[int]          # tensors from outside that it changes
-    wanting: list[int]          # values that want a gradient
-    saved: list[int]            # buffers kept for going back
-    eagerly: bool = False
-    shares: tuple | list = ()   # how others lie in memory that it changes
-    bases: tuple | list = ()    # (value, what it is a view of, whether that knows of it)
-    held: tuple = ()            # values that somebody besides the trace holds
+    __slots__ = ("bases", "eagerly", "held", "live", "program", "saved", "shares", "wanting",
+                 "written")
+
+    def __init__(self, program: Any, live: list, written: list[int], wanting: list[int],
+                 saved: list[int], eagerly: bool = False, shares: tuple | list = (),
+                 bases: tuple | list = (), held: tuple = ()):
+        self.program = program      # a Program, or None
+        self.live = live            # (value, Result), with what others among them are views of
+        self.written = written      # tensors from outside that it changes
+        self.wanting = wanting      # values that want a gradient
+        self.saved = saved          # buffers kept for going back
+        self.eagerly = eagerly
+        self.shares = shares        # how others lie in memory that it changes
+        self.bases = bases          # (value, what it is a view of, whether that knows of it)
+        self.held = held            # values that somebody besides the trace holds
 
 
 class Stop:
@@ -229,7 +244,7 @@ class Step:
             saved = stop.reverse.saved
         results = sorted({r.place.root[1] for _, r in kept if r.place.root[0] == "buffer"}
                          | {*saved})
-        launches = needed(chain.launches[:self.end], {*results})
+        launches = needed(chain.launches.first(self.end), {*results})
         launches, buffers = multiplied_once(*in_order(launches, chain.buffers, {*results}),
                                             {*results})
         launches = finished(fused(launches, {*results}), {*results})

@@ -14,103 +14,17 @@ import sys
 import threading
 import weakref
 from array import array
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
 
 from ..core.kernel import Kernel
 from ..devices.cpu.bridge import Watch
 from ..devices.cpu.compile import ADDRESSES, KERNELS
-from ..devices.cpu.memory import pool_of, return_pages
+from ..devices.cpu.memory import pool_of, return_heap, return_pages
 from ..devices.cpu.remember import TABLES
 from ..engine import storage
 from ..engine.access import extremes_code
 from ..engine.node import fronts
 from ..engine.tensor import forget_plans
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A byte in a buffer ("buffer"), in outside memory ("outside") or in a constant."""
-
-    root: tuple[str, int]
-    offset: int
-
-    def __str__(self) -> str:
-        kind, number = self.root
-        return f"{kind[0]}{number}" + (f"+{self.offset}" if self.offset else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """A number that is given anew on every run."""
-
-    index: int
-
-    def __str__(self) -> str:
-        return f"n{self.index}"
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Launch:
-    """One call of native code: its arguments, and which of them it writes."""
-
-    name: str
-    function: Any
-    kernel: Any                     # a Kernel, or None of code that is none
-    args: tuple
-    words: tuple[int, ...] | None   # of a kernel's layout, if it has one
-    written: tuple[int, ...]        # positions of arguments
-    updates: tuple[int, ...] = ()   # of what it writes, what it reads before
-    effect: bool = False            # it changes more than memory we know: a generator's state
-
-    def places(self):
-        return [(i, a) for i, a in enumerate(self.args) if isinstance(a, Place)]
-
-    @property
-    def reads(self) -> set:
-        combining = self.kernel is not None and any(
-            store.combine or store.coordinates is not None
-            for kind, p in self.kernel.stages if kind != "fold" for store in p)
-        return {a.root for i, a in self.places()
-                if combining or i not in self.written or i in self.updates}
-
-    def moved(self, args: tuple) -> Launch:
-        """The same launch on other arguments."""
-        return replace(self, args=args)
-
-    @property
-    def writes(self) -> set:
-        return {self.args[i].root for i in self.written}
-
-    def __str__(self) -> str:
-        shown = ", ".join(str(a) for a in self.args)
-        return f"{self.name[:14]}({shown})"
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Check:
-    """Stop the program unless the least and the greatest of an index, just found, are in bounds."""
-
-    least: Place
-    most: Place
-    low: int
-    high: int
-    refuse: Callable[[int], Exception]
-
-    @property
-    def reads(self) -> set:
-        return {self.least.root, self.most.root}
-
-    writes: ClassVar[frozenset] = frozenset()
-    args: ClassVar[tuple] = ()
-    effect: ClassVar[bool] = True
-
-    def places(self):
-        return [(0, self.least), (1, self.most)]
-
-    def __str__(self) -> str:
-        return f"check {self.low} <= {self.least}, {self.most} < {self.high}"
+from .launch import Check, Launch, Live, Place
 
 
 class Break(Exception):
@@ -209,6 +123,7 @@ class Recorder:
     """Listens to one op at a time; knows all memory of the segment so far."""
 
     def __init__(self) -> None:
+        return_heap()  # which makes room for what is learnt
         self.launches: list[Launch | Check] = []
         self.buffers: list[int] = []            # sizes in bytes
         self.outside = 0                        # how many pieces of memory are from outside

@@ -68,6 +68,12 @@ def _read() -> None:
 storage.readers.append(_read)
 
 
+def load_code() -> None:
+    """Load the machine code that traces need, all of them the same."""
+    hop()
+    Tags()
+
+
 class Tracer(Knowing, Ending):
     """What one call knows: where in the tree it is, and which tensors stand for what."""
 

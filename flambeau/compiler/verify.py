@@ -17,11 +17,11 @@ from ..engine.node import Edge, Node
 from ..engine.tensor import Tensor, make
 from .epilogue import finished
 from .fuse import fused
+from .launch import Launch
 from .phantom import extent_of, plain
 from .program import Program
 from .reverse import has_hooks
 from .simplify import needed
-from .tape import Launch
 
 #: relative and absolute differences that rounding explains; elsewhere 1e-3 and 1e-4
 _CLOSE = {"float64": (1e-7, 1e-8), "float16": (2e-2, 1e-2), "bfloat16": (5e-2, 5e-2)}
@@ -135,7 +135,7 @@ def _first(step, tracer, expected) -> list[tuple[int, float]]:
     """The first value that differs where a program leaves all of them."""
     chain, final = step.chain, step.final()
     results = sorted({r.place.root[1] for r in final if r.place.root[0] == "buffer"})
-    launches = needed(chain.launches[:step.end], {*results})
+    launches = needed(chain.launches.first(step.end), {*results})
     launches = finished(fused(launches, {*results}), {*results})
     program = Program(launches, chain.buffers, chain.constants, chain.filled, results, chain.keep)
     made = program.run([x.ptr for x in tracer.outside], tracer.numbers)

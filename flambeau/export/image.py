@@ -173,7 +173,7 @@ class Image:
             function.name = _LIBRARY[name]
         elif not (name.startswith(("llvm.", "Py", "_Py", "program.")) or name in _KNOWN
                   or name in self._symbols.values()):
-            address = self.llvm.address_of_symbol(name)
+            address = jit().linker.find(name)
             if address is None or address not in SOURCES:
                 raise NativeError(f"export.native: the code calls {name}, which is no code of "
                                   "this library")

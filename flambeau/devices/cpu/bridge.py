@@ -242,6 +242,7 @@ class Jit:
         """llvmlite, where something has to be compiled."""
         import llvmlite.binding
 
+        self.linker.know_target()
         return llvmlite.binding
 
     @functools.cached_property

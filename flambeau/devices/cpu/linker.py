@@ -1,17 +1,20 @@
-"""Object code into the process, by LLVM's own linker.
+"""Object code into the process, and what LLVM says of the host.
 
 This is all of LLVM that a start with a warm cache needs, so it is called in llvmlite's library
 directly: importing llvmlite's Python side costs more than all the rest of the import, and waits
-until something has to be compiled.
+until something has to be compiled. LLVM's own linker waits for code that `elf.py` cannot load.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
 import os
 import sys
+
+from .elf import Loader, Unfit
 
 _LIBRARY = {"win32": "llvmlite.dll", "darwin": "libllvmlite.dylib"}.get(
     sys.platform, "libllvmlite.so")
@@ -54,6 +57,10 @@ def _opened() -> ctypes.CDLL:
     return ctypes.CDLL(ffi.lib._name)
 
 
+def _address_in_process(name: str) -> int:
+    return ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, name))
+
+
 #: so many loads after each other it is seen whether there is room for more; each takes two pieces
 _LOOK = 256
 
@@ -75,7 +82,7 @@ def pieces() -> int:
 
 
 class Linker:
-    """LLVM's execution engine, and what LLVM says of the host."""
+    """What is loaded, and what LLVM says of the host."""
 
     def __init__(self) -> None:
         library = _opened()
@@ -83,8 +90,6 @@ class Linker:
             function = getattr(library, f"LLVMPY_{name}")
             function.restype, function.argtypes = result, arguments
             setattr(self, f"_{name}", function)
-        self._InitializeNativeTarget()
-        self._InitializeNativeAsmPrinter()
         number = self._GetVersionInfo()
         self.version = ".".join(str(number >> shift & 255) for shift in (16, 8, 0))
         self.triple = self._told(self._GetDefaultTargetTriple)
@@ -92,7 +97,8 @@ class Linker:
         self.features = ",".join(sorted(
             filter(None, self._told(self._GetHostCPUFeatures).split(",")), key=lambda f: f[1:]))
         self.has = frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
-        self.engine = self._engine()
+        self.symbols: dict[str, int] = {}   # what code may use by name, and where it is
+        self._loader = Loader(self.find) if Loader.is_possible() else None
         self._loaded = 0
 
     def __getattr__(self, name: str):
@@ -113,7 +119,21 @@ class Linker:
             return result
         return said
 
-    def _engine(self):
+    def know_target(self) -> None:
+        """Let LLVM know how code of this machine is made: before it compiles, or links."""
+        self._InitializeNativeTarget()
+        self._InitializeNativeAsmPrinter()
+
+    @functools.cached_property
+    def engine(self):
+        """LLVM's execution engine, which knows all symbols too."""
+        self.know_target()
+        made = self._made_engine()
+        for name, address in self.symbols.items():
+            self._AddSymbol(name.encode(), address)
+        return made
+
+    def _made_engine(self):
         triple = self.triple
         target = self._told(self._GetTargetFromTriple, triple.encode())
         if os.name == "nt":
@@ -127,10 +147,30 @@ class Linker:
 
     def publish(self, name: str, address: int | None) -> None:
         """Let code that is loaded later call or use what is at an address, by name."""
-        self._AddSymbol(name.encode(), address)
+        self.symbols[name] = address or 0
+        if "engine" in vars(self):
+            self._AddSymbol(name.encode(), address)
+
+    def find(self, name: str) -> int | None:
+        """Where something is that code uses by name."""
+        try:
+            found = self.symbols.get(name)
+            return _address_in_process(name) if found is None else found
+        except ValueError:
+            return None
 
     def load(self, code: bytes, names) -> list[int]:
         """Addresses of functions in object code, linked into the process."""
+        if self._loader is not None:
+            with contextlib.suppress(Unfit):
+                defined = self._loader.load(code)
+                for name, address in defined.items():
+                    self.publish(name, address)
+                return [defined[name] for name in names]
+        return self._linked(code, names)
+
+    def _linked(self, code: bytes, names) -> list[int]:
+        """The same by LLVM's linker."""
         self._loaded += 1
         # Beyond the limit LLVM finds no memory for code, and takes the process down.
         if self._loaded % _LOOK == 0 and (limit := most_pieces()) is not None and (
@@ -147,4 +187,4 @@ class Linker:
 
     def variable(self, name: str) -> int:
         """The address of a variable in code that was loaded."""
-        return self._GetGlobalValueAddress(self.engine, name.encode())
+        return self.symbols.get(name) or self._GetGlobalValueAddress(self.engine, name.encode())

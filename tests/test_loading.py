@@ -1,0 +1,135 @@
+"""Object code into the process: by our own loader where it can, by LLVM's linker where not."""
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+import flambeau as torch
+from flambeau.devices.cpu.bridge import jit
+from flambeau.devices.cpu.elf import Loader, Unfit, sections_of
+
+ours = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64") or sys.platform != "linux",
+    reason="objects of another form")
+
+_IR = """
+@table = global [2 x i64] [i64 5, i64 7]
+@zeros = global [100 x i64] zeroinitializer
+@third = constant double 0x3FD5555555555555
+@self = global ptr @LOAD_add
+declare double @fmod(double, double)
+
+define i64 @LOAD_add(i64 %x) {
+  %at = getelementptr i64, ptr @table, i64 1
+  %y = load i64, ptr %at
+  %z = add i64 %x, %y
+  store i64 %z, ptr @zeros
+  ret i64 %z
+}
+
+define double @LOAD_rest(double %x) {
+  %third = load double, ptr @third
+  %r = call double @fmod(double %x, double %third)
+  ret double %r
+}
+"""
+
+
+def compiled(name: str, more: str = "") -> bytes:
+    """The object code of those functions, under names of their own."""
+    return jit().compile(_IR.replace("LOAD", name) + more)
+
+
+def called(address: int, kind, x):
+    return ctypes.CFUNCTYPE(kind, kind)(address)(x)
+
+
+@ours
+def test_functions_variables_and_constants():
+    found = Loader(jit().linker.find).load(compiled("one"))
+    assert called(found["one_add"], ctypes.c_int64, 4) == 11
+    assert ctypes.c_int64.from_address(found["zeros"]).value == 11
+    assert called(found["one_rest"], ctypes.c_double, 1.0) == pytest.approx(1.0 % (1 / 3))
+    assert ctypes.c_int64.from_address(found["self"]).value == found["one_add"]
+
+
+@ours
+def test_code_is_not_written_once_it_runs():
+    found = Loader(jit().linker.find).load(compiled("two"))
+    with open("/proc/self/maps") as file:
+        rows = [line.split()[:2] for line in file]
+    for place, rights in rows:
+        low, high = (int(end, 16) for end in place.split("-"))
+        if low <= found["two_add"] < high:
+            assert rights == "r-xp"
+        if low <= found["table"] < high:
+            assert rights == "rw-p"
+
+
+def test_objects_of_another_form():
+    for code in (b"", b"MZ" + bytes(200), b"\x7fELF\x02\x02\x01" + bytes(200),
+                 b"\x7fELF\x02\x01\x01" + bytes(200), bytes(64)):
+        with pytest.raises(Unfit):
+            sections_of(code)
+
+
+@ours
+def test_what_uses_something_unknown_is_left_to_llvm():
+    more = "\ndeclare i64 @flambeau_nobody_knows_this()\ndefine i64 @three_more() {\n" \
+           "  %x = call i64 @flambeau_nobody_knows_this()\n  ret i64 %x\n}\n"
+    with pytest.raises(Unfit):
+        Loader(jit().linker.find).load(compiled("three", more))
+
+
+def test_llvm_links_the_same_code():
+    """And code that it links calls what was loaded before."""
+    linker = jit().linker
+    code = compiled("four")
+    add, rest = linker._linked(code, ("four_add", "four_rest"))
+    assert called(add, ctypes.c_int64, 4) == 11
+    assert called(rest, ctypes.c_double, 1.0) == pytest.approx(1.0 % (1 / 3))
+
+
+@ours
+def test_a_process_without_our_loader():
+    program = """
+import flambeau as torch
+from flambeau.devices.cpu.bridge import jit
+if not {ours}:
+    jit().linker._loader = None
+x = torch.arange(12.0).view(3, 4).requires_grad_()
+@torch.compile
+def f(x):
+    return torch.tanh(x @ x.T).sum()
+for _ in range(3):
+    x.grad = None
+    f(x).backward()
+print(x.grad.sum().item(), "engine" in vars(jit().linker))
+"""
+    said = []
+    for mine in (True, False):
+        for _ in range(2):  # the second finds all code on disk
+            done = subprocess.run(
+                [sys.executable, "-c", program.format(ours=mine)], capture_output=True, text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+            assert done.returncode == 0, done.stderr
+        said.append(done.stdout.split())
+    assert said[0][0] == said[1][0]
+    assert [engine for _, engine in said] == ["False", "True"]
+
+
+def test_much_code_is_few_pieces_of_memory():
+    from flambeau.devices.cpu.linker import pieces
+
+    if sys.platform != "linux":
+        pytest.skip("reads /proc")
+    torch.ones(3, 5) * 2
+    before = pieces()
+    for n in range(20):
+        torch.compile(lambda x, n=n: (x * n + n).tanh().sum(), fullgraph=True)(torch.ones(2, 3))
+    if Loader.is_possible():
+        assert pieces() - before < 30
