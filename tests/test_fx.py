@@ -367,7 +367,7 @@ def test_every_public_function_is_recorded_as_one_node():
     lambda x: F.scaled_dot_product_attention(x, x, x), lambda x: torch.max(x, 1),
     lambda x: torch.where(x, 1, 2), lambda x: torch.clamp(x, min=0), lambda x: torch.linalg.norm(x),
     lambda x: torch._assert(x, "no"), lambda x: torch.fft.fft(x), lambda x: x.shape[0] + 0,
-], ids=str)  # fmt: skip
+])  # fmt: skip
 def test_functions_ask_outside_of_a_trace(call):
     class Stand:
         """Answers everything with what it was asked."""
