@@ -152,7 +152,6 @@ def rehearse(tracer, wanting) -> Reverse | None:
     for boundary, _ in ends:
         boundary.parents = ()
     first = recorder.outside
-    recorder.check_anew()
     given = {k: _stand_in(twins[k], recorder) for k in outputs}
     try:
         for node, group in _groups(twins, outputs):
@@ -227,6 +226,7 @@ def _part(tracer, reverse: Reverse, node: Node, group: list[int], stand_ins: dic
                                            *(_result_of(edge)[0] for edge in walked))}
     for step in cut:
         step.parents = ()
+    recorder.check_anew()  # a program of its own
     recorder.start()
     try:
         grads = bw.grad([twins[k] for k in part.outputs], targets, given, retain_graph=True,
@@ -312,10 +312,9 @@ def _finished(part: Part, recorder, grads, forward: int, first: int, entries) ->
         return Place(roots.get(place.root, place.root), place.offset)
 
     for step in launches:
-        if not isinstance(step, Launch):
-            return None
-        args = tuple(moved(a) if isinstance(a, Place) else a for a in step.args)
-        part.steps.append(step.moved(args))
+        if isinstance(step, Launch):
+            step = step.moved(tuple(moved(a) if isinstance(a, Place) else a for a in step.args))
+        part.steps.append(step)  # a check of an index reads what was found just before it
     if any(kind == "outside" for step in part.steps for kind, _ in step.writes):
         return None
     part.grads = [(sig, moved(place)) for sig, place in places]

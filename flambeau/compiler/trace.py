@@ -170,7 +170,10 @@ class Tracer(Knowing, Ending):
 
     def factory(self, op, args, kwargs):
         """(result,) of a call that makes a tensor from nothing, else None."""
-        return self._answer(op, args, kwargs) if self.traces() else None
+        if not self.traces():
+            return None
+        found = self.follow(op, args, kwargs, modes.grad)
+        return self._answer(op, args, kwargs) if found is None else (found,)
 
     def created(self, x: Tensor) -> None:
         """A tensor was made of numbers that Python knows."""
@@ -227,7 +230,8 @@ class Tracer(Knowing, Ending):
                     if step.chain.expected:
                         self._expect(step, args, kwargs)
                     return (self._hop(step, numbers),)
-            if self.recorder is not None or self.step is self.root:
+            if self.recorder is not None or self.step is self.root or (
+                    self.script is None and self.goes_on()):
                 break
             self.flush(ANOTHER_PATH)  # and look again: this path may be known from here
             self._catch_up()
