@@ -1,6 +1,7 @@
 """Everyday code that should be one program, and what happens where a new path parts from a known
 one."""
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -189,3 +190,40 @@ def test_distributions_are_not_checked_in_compiled_calls():
     for _ in range(3):
         torch.testing.assert_close(compiled(logits, action), f(logits, action))
     assert len(report_of(compiled).ends) == 1
+
+
+W = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+WHOLE = {
+    "prod of few":        lambda x: (x * W)[:, :3].prod(1).sum(),
+    "irfft":              lambda x: torch.fft.irfft(torch.fft.rfft(x * W, n=12), n=12)[:, :6].sum(),
+    "a number of numpy":  lambda x: (np.log(2) - x * W).square().sum() * np.float64(0.5),
+    "a Variable":         lambda x: (torch.autograd.Variable(x * 2, requires_grad=False) * W).sum(),
+    "rsample":            lambda x: torch.distributions.Normal(x * W, 1.0).rsample().sum(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_way_back_is_part_of_the_program(name):
+    def step(x):
+        W.grad = None
+        loss = WHOLE[name](x)
+        loss.backward()
+        return loss.detach(), W.grad
+
+    compiled, x = torch.compile(step), torch.randn(4, 6)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        expected = [t.clone() for t in step(x)]
+        torch.manual_seed(seed)
+        for found, wanted in zip(compiled(x), expected, strict=True):
+            torch.testing.assert_close(found, wanted)
+    assert not report_of(compiled).breaks
+    assert len(report_of(compiled).ends) == 1
+
+
+def test_a_number_of_numpy_may_change():
+    compiled = torch.compile(lambda x, n: x * n)
+    for n in (0.5, 1.5, 2.5, 3.5):
+        assert compiled(torch.ones(1), np.float64(n)).item() == n
+    assert report_of(compiled).captured < 3

@@ -45,6 +45,11 @@ def is_traced(values) -> bool:
     return False
 
 
+def is_float_of_numpy(a) -> bool:
+    """Whether a number is one of Python's in all but its type, as np.log(2) is."""
+    return a.__class__ is not float and isinstance(a, float)
+
+
 #: where a way back is told whether it can be walked twice
 _WAYS_BACK = {bw.grad: 4, bw.backward: 3}
 
@@ -214,6 +219,7 @@ class Tracer(Knowing, Ending):
 
     def _answer(self, op, args, kwargs):
         self._catch_up()
+        args = [float(a) if is_float_of_numpy(a) else a for a in args]
         for _ in range(2):
             numbers: list[float] = []
             try:
