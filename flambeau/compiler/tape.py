@@ -121,6 +121,7 @@ class Break(Exception):
 WRITES: dict[str, tuple[int, ...]] = {
     "product_":            (0,),
     "dot_":                (0,),
+    "triangle_":           (0,),
     "conv_":               (0, -3),
     "pool_taps":           (0, 2),
     "pool_places":         (0, 2),
