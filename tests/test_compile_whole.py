@@ -198,6 +198,8 @@ WHOLE = {
     "prod of few":        lambda x: (x * W)[:, :3].prod(1).sum(),
     "irfft":              lambda x: torch.fft.irfft(torch.fft.rfft(x * W, n=12), n=12)[:, :6].sum(),
     "a number of numpy":  lambda x: (np.log(2) - x * W).square().sum() * np.float64(0.5),
+    "a loss's number":    lambda x: F.huber_loss(x * W, torch.zeros(4, 6), delta=0.5),
+    "an elu's number":    lambda x: F.elu(x * W, alpha=0.3).sum(),
     "a Variable":         lambda x: (torch.autograd.Variable(x * 2, requires_grad=False) * W).sum(),
     "rsample":            lambda x: torch.distributions.Normal(x * W, 1.0).rsample().sum(),
 }  # fmt: skip
@@ -220,6 +222,17 @@ def test_the_way_back_is_part_of_the_program(name):
             torch.testing.assert_close(found, wanted)
     assert not report_of(compiled).breaks
     assert len(report_of(compiled).ends) == 1
+
+
+def test_numbers_that_a_way_back_reads_may_change():
+    def step(x, delta):
+        W.grad = None
+        F.huber_loss(x * W, torch.zeros(4, 6), delta=delta).backward()
+        return W.grad.clone()
+
+    compiled, x = torch.compile(step), torch.randn(4, 6)
+    for delta in (0.5, 0.5, 0.25, 0.125, 1.5, 0.5):
+        torch.testing.assert_close(compiled(x, delta), step(x, delta))
 
 
 def test_a_number_of_numpy_may_change():

@@ -129,7 +129,8 @@ def _walk(twin: Tensor, tracer) -> set | None:
         node = edge.node if type(edge) is Edge else edge
         if id(node) in seen:
             continue
-        if not isinstance(node, Node) or node.extra is not None or node.kept is None:
+        if not isinstance(node, Node) or node.kept is None or (
+                node.extra is not None and node.extra.keys() != {"attributes"}):
             return None
         if node.seq <= tracer.chain.first:
             return None
