@@ -100,6 +100,16 @@ def test_grad_with_respect_to_a_step_in_between():
     assert g.item() == 12
 
 
+def test_what_is_behind_a_step_in_between_can_be_walked_later():
+    w = torch.ones(3, requires_grad=True)
+    inner = w * 1.0
+    for _ in range(2):  # steps of an inner loop, as in MAML of the first order
+        g, = torch.autograd.grad((inner ** 2).sum(), inner)
+        inner = inner - 0.1 * g
+    (found,) = torch.autograd.grad((inner ** 2).sum(), w)
+    assert found.tolist() == pytest.approx([2 * 0.8 ** 2] * 3)
+
+
 def test_second_and_third_derivatives():
     x = leaf(2.0)
     y = (x * x * x).sum()

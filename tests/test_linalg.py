@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau.compiler.api import report_of
 
 KINDS = ["float64", "complex128"]
 
@@ -234,3 +237,30 @@ def test_qr_recorded_and_compiled():
         x = torch.from_numpy(np.random.default_rng(seed).standard_normal((5, 3)))
         assert torch.allclose(compiled(x), torch.linalg.qr(x).R * 2)
     assert torch.linalg.qr(torch.full((3, 3), float("nan"))).R.isnan().any()
+
+
+BATCHES = [((), ()), ((3,), (3,)), ((), (4,)), ((4,), ()), ((2, 1), (1, 3))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("n, m", [(1, 1), (2, 3), (5, 2), (40, 40)])
+def test_small_triangular_systems(n, m, batch, dtype):
+    """By substitution, the last by BLAS: from both sides, of both triangles."""
+    torch.manual_seed(0)
+    A = torch.randn(*batch[0], n, n, dtype=dtype) * 0.2 + 2 * torch.eye(n, dtype=dtype)
+    for upper, left, unit in itertools.product((False, True), repeat=3):
+        B = torch.randn(*batch[1], *((n, m) if left else (m, n)), dtype=dtype)
+        x = torch.linalg.solve_triangular(A, B, upper=upper, left=left, unitriangular=unit)
+        matrix = A.triu(int(unit)) if upper else A.tril(-int(unit))
+        matrix = matrix + unit * torch.eye(n, dtype=dtype)
+        torch.testing.assert_close(matrix @ x if left else x @ matrix, B.expand(x.shape),
+                                   rtol=1e-3, atol=1e-4)
+
+
+def test_many_small_triangular_systems_are_one_native_call():
+    A, B = torch.rand(4096, 2, 2).tril() + torch.eye(2), torch.randn(4096, 2, 1)
+    step = torch.compile(lambda: torch.linalg.solve_triangular(A, B, upper=False) * 2)
+    for _ in range(3):
+        torch.testing.assert_close(A @ step() / 2, B)
+    assert not report_of(step).breaks

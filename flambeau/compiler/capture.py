@@ -72,8 +72,8 @@ class Capture:
         try:
             result = self._recorded(subclass.function_of(op), real, named)
         except BaseException:
-            if self.step is self.root:  # nothing has been recorded
-                self.flush("an error")
+            if self.step is self.root or self.step.child is not None:
+                self.flush("an error")  # nothing of this path is new yet
             raise
         reason, made, template = self.recorder.reason or self._beyond(), None, None
         if reason is None:
@@ -319,6 +319,20 @@ class Capture:
         """Record a path anew, with the way back from where it ends this time."""
         stop = step.stopped()
         before = step.chain.launches.first(step.end), stop.reverse, stop.learnt
+        reason = self._recorded_anew(step)
+        if reason is None:
+            step.chain, step.end = self.chain, self.chain.launches.count
+            stop.learnt = list(self.numbers)
+        self.end_capture(step)
+        if stop.proven is None and before[2] != stop.learnt:
+            stop.proven = _same_code(before[0], step.chain.launches.first(step.end)) and _same_code(
+                *[r.recorded if r is not None else () for r in (before[1], stop.reverse)])
+        stop.programs.clear()
+        stop.settling = None
+        stop.hopeless = reason is not None or stop.reverse is None
+
+    def _recorded_anew(self, step: Step) -> str | None:
+        """Make the calls of a path for real, on twins; a reason if they cannot be recorded."""
         self.recorder, self.chain, self.added = Recorder(), Chain(next_sequence()), 0
         self.captured = True
         self._begin()
@@ -339,17 +353,33 @@ class Capture:
         numbers = [another(v) for v in self.numbers]
         self.recorder.know(numbers, 0)
         made_again(step, self.outside, numbers, self.twins, self._recorded, take)
-        reason = next(filter(None, reasons), None)
+        return next(filter(None, reasons), None)
+
+    def goes_on(self) -> bool:
+        """Record a known path anew where a new one parts from it; False if there is no need to.
+
+        A graph that has not been walked should not be torn apart: where it ends in the middle no
+        way back is part of a program, now or ever after.
+        """
+        step = self.step
+        if any(each.backward for each in step.path()) or not any(r.wants for r in step.final()):
+            return False
+        numbers, before, self.inside = list(self.numbers), self.inside, True
+        try:
+            reason = self._recorded_anew(step)
+        finally:
+            self.inside = before
         if reason is None:
+            self.chain.numbers = numbers
             step.chain, step.end = self.chain, self.chain.launches.count
-            stop.learnt = list(self.numbers)
-        self.end_capture(step)
-        if stop.proven is None and before[2] != stop.learnt:
-            stop.proven = _same_code(before[0], step.chain.launches.first(step.end)) and _same_code(
-                *[r.recorded if r is not None else () for r in (before[1], stop.reverse)])
-        stop.programs.clear()
-        stop.settling = None
-        stop.hopeless = reason is not None or stop.reverse is None
+        else:
+            self.flush(reason)
+        stop = step.stop
+        if stop is not None:  # what is known of segments that end here was told by the old chain
+            stop.programs.clear()
+            stop.settling = stop.reverse = None
+            stop.learnt = list(numbers)
+        return reason is None
 
     # -- the end ---------------------------------------------------------------------------------
 

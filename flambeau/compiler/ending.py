@@ -11,6 +11,7 @@ from ..engine.tensor import Tensor
 from .again import call, made_again
 from .capture import Capture
 from .overlap import homes_of, overlapping
+from .phantom import Phantom
 from .reverse import attach_reverse, can_repeat
 from .segment import Step, Variant, tie
 from .settle import Settling
@@ -47,6 +48,11 @@ class Ending(Capture):
                 self.end_capture(step)
             elif not self._settled(step):
                 self._run(step)
+        except BaseException:
+            for x in self.outside:  # gradients that were promised, and are not to be had
+                if getattr(x, "_grad", None).__class__ is Phantom:
+                    x._grad = None
+            raise
         finally:
             state.paused = False
             if self.script is not None:

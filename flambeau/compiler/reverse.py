@@ -129,7 +129,8 @@ def _walk(twin: Tensor, tracer) -> set | None:
         node = edge.node if type(edge) is Edge else edge
         if id(node) in seen:
             continue
-        if not isinstance(node, Node) or node.extra is not None or node.kept is None:
+        if not isinstance(node, Node) or node.kept is None or (
+                node.extra is not None and node.extra.keys() != {"attributes"}):
             return None
         if node.seq <= tracer.chain.first:
             return None
@@ -152,7 +153,6 @@ def rehearse(tracer, wanting) -> Reverse | None:
     for boundary, _ in ends:
         boundary.parents = ()
     first = recorder.outside
-    recorder.check_anew()
     given = {k: _stand_in(twins[k], recorder) for k in outputs}
     try:
         for node, group in _groups(twins, outputs):
@@ -227,6 +227,7 @@ def _part(tracer, reverse: Reverse, node: Node, group: list[int], stand_ins: dic
                                            *(_result_of(edge)[0] for edge in walked))}
     for step in cut:
         step.parents = ()
+    recorder.check_anew()  # a program of its own
     recorder.start()
     try:
         grads = bw.grad([twins[k] for k in part.outputs], targets, given, retain_graph=True,
@@ -312,10 +313,9 @@ def _finished(part: Part, recorder, grads, forward: int, first: int, entries) ->
         return Place(roots.get(place.root, place.root), place.offset)
 
     for step in launches:
-        if not isinstance(step, Launch):
-            return None
-        args = tuple(moved(a) if isinstance(a, Place) else a for a in step.args)
-        part.steps.append(step.moved(args))
+        if isinstance(step, Launch):
+            step = step.moved(tuple(moved(a) if isinstance(a, Place) else a for a in step.args))
+        part.steps.append(step)  # a check of an index reads what was found just before it
     if any(kind == "outside" for step in part.steps for kind, _ in step.writes):
         return None
     part.grads = [(sig, moved(place)) for sig, place in places]

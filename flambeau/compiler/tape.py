@@ -34,6 +34,8 @@ class Break(Exception):
 #: native code that is no kernel: the beginning of its name -> positions of what it writes
 WRITES: dict[str, tuple[int, ...]] = {
     "product_":            (0,),
+    "dot_":                (0,),
+    "triangle_":           (0,),
     "conv_":               (0, -3),
     "pool_taps":           (0, 2),
     "pool_places":         (0, 2),

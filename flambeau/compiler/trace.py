@@ -45,6 +45,11 @@ def is_traced(values) -> bool:
     return False
 
 
+def is_float_of_numpy(a) -> bool:
+    """Whether a number is one of Python's in all but its type, as np.log(2) is."""
+    return a.__class__ is not float and isinstance(a, float)
+
+
 #: where a way back is told whether it can be walked twice
 _WAYS_BACK = {bw.grad: 4, bw.backward: 3}
 
@@ -176,7 +181,10 @@ class Tracer(Knowing, Ending):
 
     def factory(self, op, args, kwargs):
         """(result,) of a call that makes a tensor from nothing, else None."""
-        return self._answer(op, args, kwargs) if self.traces() else None
+        if not self.traces():
+            return None
+        found = self.follow(op, args, kwargs, modes.grad)
+        return self._answer(op, args, kwargs) if found is None else (found,)
 
     def created(self, x: Tensor) -> None:
         """A tensor was made of numbers that Python knows."""
@@ -217,6 +225,7 @@ class Tracer(Knowing, Ending):
 
     def _answer(self, op, args, kwargs):
         self._catch_up()
+        args = [float(a) if is_float_of_numpy(a) else a for a in args]
         for _ in range(2):
             numbers: list[float] = []
             try:
@@ -233,7 +242,8 @@ class Tracer(Knowing, Ending):
                     if step.chain.expected:
                         self._expect(step, args, kwargs)
                     return (self._hop(step, numbers),)
-            if self.recorder is not None or self.step is self.root:
+            if self.recorder is not None or self.step is self.root or (
+                    self.script is None and self.goes_on()):
                 break
             self.flush(ANOTHER_PATH)  # and look again: this path may be known from here
             self._catch_up()

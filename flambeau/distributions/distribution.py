@@ -41,8 +41,8 @@ class Distribution:
         self._event_shape = Size(event_shape or ())
         if validate_args is not None:
             self._validate_args = validate_args
-        elif flambeau.engine.eager.to_be_replayed():
-            self._validate_args = False  # as in PyTorch: looking at values needs Python
+        elif flambeau.engine.eager.tracing():
+            self._validate_args = False  # as in PyTorch: looking at values ends a program
         if self._validate_args:
             self._check_arguments()
 

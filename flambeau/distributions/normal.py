@@ -67,5 +67,4 @@ class Normal(ExponentialFamily):
 
 def standard_normal(shape, like):
     """Standard normal samples of the dtype of another tensor."""
-    zeros = flambeau.zeros(shape, dtype=like.dtype, device=like.device)
-    return flambeau.normal(zeros, flambeau.ones_like(zeros))
+    return flambeau.randn(shape, dtype=like.dtype, device=like.device)

@@ -129,6 +129,10 @@ def _plain(name: str, value):
                 or places._Default.value is not CPU):
             return general(size, out, dtype, layout, device, pin_memory, requires_grad,
                            memory_format, named)
+        if tracers:
+            x = in_call(sig, value)
+            if x is not None:
+                return x
         try:
             mem = sig.pop()
         except IndexError:
@@ -151,7 +155,7 @@ def _plain(name: str, value):
             return _into(name, out, sig, value, dtype)
         if strides is None and sig.device is CPU:
             remember(size, sig, device)
-        x = raw_empty(sig) if value is None else filled(raw_empty(sig), value)
+        x = new_of(sig, value, layout, pin_memory, requires_grad)
         return same_every_time(finish(name, x, layout, pin_memory, requires_grad))
 
     create.__name__ = create.__qualname__ = name
@@ -214,6 +218,35 @@ def _given_size(name: str, size: tuple, named: dict) -> tuple:
     return size
 
 
+def _of_one_value(shape, dtype, value) -> Tensor:
+    x = raw_empty(signature(dtype, shape))
+    return x if value is None else filled(x, value)
+
+
+_ONE_VALUE = Named("of_one_value", _of_one_value)
+
+
+def in_call(sig, value):
+    """The tensor as a value of a compiled call, if it is in one; else None.
+
+    What is added to it there may have gradients: so it has to be in the graph that is compiled.
+    """
+    if sig.dtype.kind not in "fc" or not (modes.grad and sig.contiguous and sig.device is CPU) or (
+            modes.inference or not sig.numel):
+        return None
+    found = tracers[-1].factory(_ONE_VALUE, (sig.shape, sig.dtype, value), {})
+    return None if found is None else found[0]
+
+
+def new_of(sig, value, layout=None, pin_memory=False, requires_grad=False):
+    """A new tensor of one value, or of none that is known."""
+    if tracers and not (requires_grad or pin_memory) and layout in (None, fm.strided):
+        x = in_call(sig, value)
+        if x is not None:
+            return x
+    return raw_empty(sig) if value is None else filled(raw_empty(sig), value)
+
+
 _fillers: dict = {}  # (kin, type of number) -> machine code that fills contiguous memory
 forget_plans.append(_fillers.clear)
 
@@ -253,7 +286,7 @@ def full(size, fill_value, *, out=None, dtype=None, layout=None, device=None, pi
          requires_grad=False):
     """A tensor of one value; without a dtype it has the value's own."""
     if out is None and layout is None and not pin_memory and not modes.inference:
-        x = _full_again(size, fill_value, dtype, device)
+        x = _full_again(size, fill_value, dtype, device, requires_grad)
         if x is not None:
             if requires_grad:
                 x = finish("full", x, None, False, True)
@@ -269,16 +302,16 @@ def full(size, fill_value, *, out=None, dtype=None, layout=None, device=None, pi
     sig = signature(kind, sizes("full", (size,)), None, where)
     if out is None and where is CPU and type(size) in (tuple, Size):
         remember((size,), sig, device)
-    x = filled(raw_empty(sig), value)
     if out is not None:
-        return place_in("full", out, x, dtype)
+        return place_in("full", out, filled(raw_empty(sig), value), dtype)
+    x = new_of(sig, value, layout, pin_memory, requires_grad)
     return same_every_time(finish("full", x, layout, pin_memory, requires_grad))
 
 
 _FLOATING = frozenset((dt.float32, dt.float64))
 
 
-def _full_again(size, value, dtype, device):
+def _full_again(size, value, dtype, device, requires_grad):
     """A shape met before, filled with a float: nothing can be wrong with that; else None."""
     if type(value) is not float or type(size) not in (tuple, Size) or abs(value) > 3e38 or (
             places._Default.value is not CPU):
@@ -289,7 +322,7 @@ def _full_again(size, value, dtype, device):
         return None
     if sig.dtype not in _FLOATING or not _all_ints((size,)):
         return None
-    return filled(raw_empty(sig), value)
+    return new_of(sig, value, requires_grad=requires_grad)
 
 
 def number(value):
@@ -493,7 +526,7 @@ def _like(name: str, value):
             if found is not None:
                 return found[0]
         sig = like_signature(name, input, dtype, device, memory_format)
-        x = raw_empty(sig) if value is None else filled(raw_empty(sig), value)
+        x = new_of(sig, value, layout, pin_memory, requires_grad)
         if layout is None and not pin_memory and not requires_grad and not modes.inference:
             return x if not tracers else same_every_time(x)
         return same_every_time(finish(name, x, layout, pin_memory, requires_grad))
@@ -519,8 +552,8 @@ def full_like(input, fill_value, *, dtype=None, layout=None, device=None, pin_me
     sig = like_signature("full_like", input, dtype, device, memory_format)
     value = number(fill_value)
     check_fits(value, sig.dtype)
-    x = finish("full_like", filled(raw_empty(sig), value), layout, pin_memory, requires_grad)
-    return same_every_time(x)
+    x = new_of(sig, value, layout, pin_memory, requires_grad)
+    return same_every_time(finish("full_like", x, layout, pin_memory, requires_grad))
 
 
 # -- methods -------------------------------------------------------------------------------------
@@ -534,9 +567,8 @@ def _new(name: str, value):
         shape = sizes(name, _given_size(name, size, named))
         kind = self.sig.dtype if dtype is None else as_dtype(name, dtype)
         where = self.sig.device if device is None else resolve(device)
-        x = raw_empty(signature(kind, shape, None, where))
-        return same_every_time(finish(name, x if value is None else filled(x, value), layout,
-                                      pin_memory, requires_grad))
+        x = new_of(signature(kind, shape, None, where), value, layout, pin_memory, requires_grad)
+        return same_every_time(finish(name, x, layout, pin_memory, requires_grad))
 
     create.__name__ = create.__qualname__ = name
     create.__doc__ = f"{name}: a new tensor of this tensor's dtype and device."

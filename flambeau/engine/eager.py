@@ -552,11 +552,6 @@ def tracing() -> bool:
     return bool(tracers) and tracers[-1].traces()
 
 
-def to_be_replayed() -> bool:
-    """Whether a call is at work in this thread that is to be made again without Python."""
-    return tracing() and getattr(tracers[-1], "script", None) is not None
-
-
 def settle(reason: str) -> None:
     """Before the graph, or what a tensor is, changes: what was asked for so far is computed."""
     if tracing():

@@ -431,7 +431,8 @@ def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
 
 def set_requires_grad(x: Tensor, wanted: bool) -> None:
     if lazily_traced():
-        plainly(set_requires_grad, x, wanted)
+        if wanted or x.node is not None:
+            plainly(set_requires_grad, x, wanted)
         return
     if wanted and x.sig.dtype.kind not in "fc":
         raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")

@@ -92,5 +92,29 @@ def _qr(sigs: tuple[Signature, Signature], bound: dict):
     return [q, r]
 
 
+#: products in one triangular solution up to which substitution is sooner done than BLAS is called
+_SMALL = 1 << 14
+
+
+def _triangle(sig: Signature, bound: dict):
+    """The routine of solve_triangular; matrices that are not one for each result are repeated."""
+    A, B, left = bound["A"], bound["B"], bool(bound["left"])
+    rows, columns = sig.shape[-2:]
+    n, m = (rows, columns) if left else (columns, rows)
+    one, count = rows * columns, sig.numel // max(1, rows * columns)
+    if sig.dtype.name not in KINDS or sig.device is not CPU or not 0 < n * n * m <= _SMALL or (
+            A.sig.numel not in (n * n, count * n * n) or B.sig.numel not in (one, sig.numel)):
+        return None
+    a, b, out = plain_values(A, sig.dtype), plain_values(B, sig.dtype), empty(sig)
+    # What is multiplied from the right is turned, and solved from the left.
+    layout = (n, 1, columns, 1) if left else (1, n, 1, columns)
+    factors.triangle(sig.dtype.name)(
+        out.ptr, a.ptr, b.ptr, n * n if A.sig.numel > n * n else 0,
+        one if B.sig.numel > one else 0, *layout, n, m, int(bool(bound["upper"]) is not left),
+        int(bool(bound["unitriangular"])), count, count * n * n * m)
+    return out
+
+
 NATIVE["inv_ex"], NATIVE["cholesky_ex"], NATIVE["qr"] = _inverse, _cholesky_ex, _qr
+NATIVE["solve_triangular"] = _triangle
 FRONTS = {"cholesky": _cholesky}

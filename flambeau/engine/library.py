@@ -24,10 +24,13 @@ def library_front(op: Op):
     known = new_table()  # arguments -> what was ruled, and the arguments that were not given
 
     def front(*args, **kwargs):
-        key = None if kwargs or tracers else _key(args)
+        key = None if tracers else _key((*args, *kwargs.values()) if kwargs else args)
+        if kwargs and key is not None:
+            key = (key, *kwargs)
         if key is not None and (found := known.get(key)) is not None:
             ruled, rest = found
             bound = dict(zip(op.names, args, strict=False))
+            bound.update(kwargs)
             bound.update(rest)
             return finished(bound, ruled)
         answered = intercepted(op, args, kwargs)
@@ -40,8 +43,9 @@ def library_front(op: Op):
         same_place(op, flat(tensors))
         ruled = Ruled(op, bound)
         out = finished(bound, ruled)
-        if key is not None:
-            known[key] = ruled, {name: bound[name] for name in op.names[len(args):]}
+        if key is not None and kwargs.keys() <= bound.keys():
+            given = {*op.names[:len(args)], *kwargs}
+            known[key] = ruled, {name: bound[name] for name in op.names if name not in given}
         return out
 
     def finished(bound: dict, ruled: Ruled):

@@ -437,6 +437,8 @@ class Walk:
             while node is not None:
                 if unusual or node.extra is not None:
                     grads = self._careful_step(node, g)
+                    if grads is None:
+                        break
                 else:
                     grads = node.back.pull(node, g)
                 g = None  # whoever gets it next may own it alone
@@ -490,14 +492,17 @@ class Walk:
                     stack.append(_node(parent))
 
     def _careful_step(self, node: Node, g):
-        """One step with its hooks, and with what a caller asked to see."""
+        """One step with its hooks, and with what a caller asked to see.
+
+        None where the walk ends: what is behind is kept for another walk.
+        """
         if node.extra is not None:
             g = self._before(node, g)
             g = again(g) if isinstance(g, Tensor) else g  # a hook may have held on to it
         if self.wanted is not None:
             self._capture(node, g)
             if node not in self.useful:
-                return (None,) * len(node.parents)
+                return None
         # Derivatives of derivatives need kept results as part of the graph again.
         pull = getattr(node.back, "carefully", None) or node.back.pull
         grads = pull(node, g)

@@ -76,7 +76,7 @@ def _node_of(x: Tensor):
 
 
 def _data(x: Tensor) -> Tensor:
-    return plainly(inplace.detached, x) if lazily_traced() else inplace.detached(x)
+    return x.detach() if lazily_traced() else inplace.detached(x)
 
 
 def _set_data(x: Tensor, value: Tensor) -> None:

@@ -43,6 +43,8 @@ class Parameter(Tensor, metaclass=ParameterType):
         if not isinstance(data, Tensor):
             raise TypeError(f"Parameter: data must be a Tensor, not {type(data).__name__}")
         parameter = data.detach().requires_grad_(requires_grad)
+        if type(data) is Tensor:  # in a compiled call it had not been computed until now
+            return Tensor._make_subclass(cls, data.detach(), requires_grad)
         if type(parameter) is not type(data):
             raise RuntimeError(
                 f"Parameter: detach() of {type(data).__name__} gives {type(parameter).__name__}; "

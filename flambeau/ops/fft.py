@@ -32,19 +32,11 @@ def _sized(shape, dims, sizes) -> tuple[int, ...]:
 # -- the three transforms ------------------------------------------------------------------------
 
 
-@library(method=False, function_form=False)
-def resized_to(x: T, shape):
-    """Cut off at the end of each dimension, or lengthened by zeros, to a shape."""
-    return tuple(shape), x.dtype
-
-
-@resized_to.gradient
-def resized_to(g, x_meta):
-    return resized(g, x_meta.shape)
-
-
 def resized(x, shape):
-    return x if tuple(x.shape) == tuple(shape) else resized_to(x, tuple(shape))
+    """Cut off at the end of each dimension, or lengthened by zeros, to a shape."""
+    ends = [n - old for n, old in zip(shape, x.shape, strict=True)]
+    pad = [v for end in reversed(ends) for v in (0, end)]
+    return registry["constant_pad_nd"](x, tuple(pad), 0) if any(ends) else x
 
 
 @library(method=False, function_form=False, backward="FftC2CBackward0")
@@ -82,8 +74,9 @@ def fft_c2r(g, x_meta, sizes, dims, scale):
     half = fft_r2c(g, sizes, dims, scale)
     n, kept = sizes[-1], sizes[-1] // 2 + 1
     # Each frequency but the first and the middle one stands for two.
-    twice = [1.0 if k == 0 or k > n - kept else 2.0 for k in range(kept)]
-    weights = engine.tensor(twice, g.dtype).reshape((kept,) + (1,) * (g.dim() - 1 - dims[-1]))
+    counts = ((1, 1.0), (n - kept, 2.0), (2 * kept - n - 1, 1.0))
+    weights = registry["cat"]([engine.full((m,), v, g.dtype) for m, v in counts if m], 0)
+    weights = engine.reshape(weights, (kept,) + (1,) * (g.dim() - 1 - dims[-1]))
     back = resized(half * weights, x_meta.shape)
     return back if x_meta.dtype.kind == "c" else registry["real"](back)
 

@@ -132,13 +132,18 @@ def prod(product, x):
     return product * x
 
 
+#: so many factors are multiplied anew for each of them, without a look at where zeros are
+_FEW = 8
+
+
 @prod.gradient
 def prod(g, x, out, x_meta, dim, keepdim):
     values = engine.cast(x, out.dtype)
     if not x_meta.rank:
         return engine.cast(g, x_meta.dtype)
     g = restored(g, x_meta, dim, keepdim)
-    if not (values == 0).any():
+    few = dim is not None and x_meta.shape[dim] <= _FEW
+    if not few and not (values == 0).any():
         return engine.cast(g * conj(restored(out, x_meta, dim, keepdim) / values), x_meta.dtype)
     if dim is None:
         parts = engine.reshape(_others_product(engine.reshape(values, (-1,)), 0), x_meta.shape)

@@ -39,14 +39,6 @@ def fft_c2r(x, sizes, dims, scale):
 
 
 @routine
-def resized_to(x, shape):
-    common = tuple(slice(min(have, want)) for have, want in zip(x.shape, shape, strict=True))
-    out = np.zeros(shape, x.dtype)
-    out[common] = x[common]
-    return out
-
-
-@routine
 def overlap_add(frames, hop):
     *lead, count, width = frames.shape
     out = np.zeros((*lead, (count - 1) * hop + width), frames.dtype)

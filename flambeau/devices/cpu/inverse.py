@@ -35,6 +35,13 @@ def cholesky(dtype: str):
 
 
 @functools.cache
+def triangle(dtype: str):
+    """The callable that substitutes, see assembly/factors.py."""
+    name = f"triangle_{dtype}"
+    return machine_code("factors", (name,), "triangle", dtype)[name]
+
+
+@functools.cache
 def qr(dtype: str):
     """The callable (q, r, x, spare, words, k, m, n, count, work)."""
     for routine in ("dgeqrf", "dorgqr"):

@@ -1,4 +1,5 @@
-"""Factors of small matrices, Cholesky's and QR: LAPACK computes them, in doubles."""
+"""Factors of small matrices, Cholesky's and QR, that LAPACK computes, and triangular solutions, in
+doubles."""
 
 from __future__ import annotations
 
@@ -69,7 +70,39 @@ def _qr(dtype: str) -> Function:
     return f
 
 
-_MADE = {"cholesky": _cholesky, "qr": _qr}
+def _triangle(dtype: str) -> Function:
+    """triangle_<dtype>(out, a, b, ...): x of n unknowns for each of m right sides, by substitution.
+
+    Steps lead from one matrix of a batch to the next, rows and columns within one; the unknowns are
+    found from the first on, `down`, or from the last.
+    """
+    element = _ELEMENTS[dtype]
+    f = Function(f"triangle_{dtype}", "ptr out, ptr a, ptr b, i64 a_step, i64 b_step, i64 row, "
+                 "i64 column, i64 x_row, i64 x_column, i64 n, i64 m, i64 down, i64 unit, "
+                 "i64 count, i64 work")
+    n, last, down, unit = f.n, f.n - 1, f.down != 0, f.unit != 0
+
+    def number(matrix: Value, at: Value) -> Value:
+        return matrix.load(element, at).to("double")
+
+    with f.each(0, f.count) as k:
+        a, b = f.a.at(element, k * f.a_step), f.b.at(element, k * f.b_step)
+        out = f.out.at(element, k * n * f.m)
+        with f.each(0, n) as step:
+            i = down.pick(step, last - step)
+            whole = unit.pick(f.const("double", 1), number(a, i * f.row + i * f.column))
+            with f.each(0, f.m) as j:
+                side = j * f.x_column
+                rest = f.var("double", number(b, i * f.x_row + side))
+                with f.each(0, step) as known:
+                    at = down.pick(known, last - known)
+                    rest.set(rest() - number(a, i * f.row + at * f.column)
+                             * number(out, at * f.x_row + side))
+                out.store((rest() / whole).to(element), i * f.x_row + side)
+    return f
+
+
+_MADE = {"cholesky": _cholesky, "qr": _qr, "triangle": _triangle}
 
 
 def build(name: str, dtype: str) -> list[Function]:
