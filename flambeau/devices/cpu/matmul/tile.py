@@ -139,26 +139,48 @@ class _Tile:
         ahead = self.word("ahead")
         self.c_rows = self.rows_from("%c", self.word("c_row"))
         w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-        for row in self.c_rows:
-            for byte in range(0, self.k.vectors * t.lanes * self.out_size, 64):
-                w.do(f"call void @llvm.prefetch.p0(ptr {w.at(row, byte) if byte else row}, "
-                     "i32 1, i32 3, i32 1)")
-        values = [("i64", "0"), ("ptr", "%v")]
-        values += [(t.vector, "zeroinitializer")] * len(self.places)
+        values = ["0", "%v", *["zeroinitializer"] * len(self.places)]
         done = "0"
         if (self.k.rows, self.k.vectors, self.source) == (t.rows, t.vectors, ""):
             known = [t.size, t.pitch * t.size, t.columns * t.size]
             same = [w.is_("eq", x, y) for x, y in zip(strides, known, strict=True)]
             panels = w.op("and", w.op("and", same[0], same[1], "i1"), same[2], "i1")
-            steps = tile_shape().steps  # of k at a time
-            done = w.pick(panels, w.op("and", "%k", -steps), 0)
-            found = self._loop(0, done, steps, values, known, "")
-            values = [(kind, value) for (kind, _), value in zip(values, found, strict=True)]
+            done, values = self._summed_and_fetched(w.pick(panels, "%k", 0), values, known)
+        else:
+            for row in self.c_rows:
+                self._fetch_row(row)
         return dict(zip(self.places, self._loop(done, "%k", 1, values, strides, ahead)[2:],
                         strict=True))
 
-    def _loop(self, start, stop, steps: int, values: list, strides: list, ahead: str) -> list[str]:
-        """Sums over k, so many steps at a time. `values` are how far S was read, V and the sums."""
+    def _summed_and_fetched(self, k: str, values: list[str], strides: list) -> tuple[str, list]:
+        """Sums over nearly all of k, and where they end. A row of C is fetched every now and then:
+        if all came at once, panels would have to wait for them."""
+        w, steps = self.w, tile_shape().steps  # of k at a time
+        share = w.op("and", w.op("udiv", k, self.k.rows), -steps)
+        c_row = self.word("c_row")
+
+        def one(r, now):
+            self._fetch_row(w.at("%c", w.mul(r, c_row)))
+            begin = w.mul(r, share)
+            return self._loop(begin, w.add(begin, share), steps, now, strides, "")
+
+        return w.mul(share, self.k.rows), w.loop(0, self.k.rows, 1, one, self._carried(values))
+
+    def _fetch_row(self, row: str) -> None:
+        """Have the tile's part of a row of C near when the sums are done; it may begin anywhere in
+        a line."""
+        w, reach = self.w, self.k.vectors * self.t.lanes * self.out_size
+        for byte in (*range(0, reach, 64), reach - 1):
+            w.do(f"call void @llvm.prefetch.p0(ptr {w.at(row, byte)}, i32 1, i32 3, i32 1)")
+
+    def _carried(self, values: list[str]) -> list[tuple[str, str]]:
+        """What loops carry, with types: how far S was read, V and the sums."""
+        types = ["i64", "ptr", *[self.t.vector] * len(self.places)]
+        return list(zip(types, values, strict=True))
+
+    def _loop(self, start, stop, steps: int, values: list[str], strides: list,
+              ahead: str) -> list[str]:
+        """Sums over k, so many steps at a time."""
         w, (s_row, s_step, v_step) = self.w, strides
         s_rows = self.rows_from("%s", s_row)
 
@@ -169,7 +191,7 @@ class _Tile:
                 offset, v = w.add(offset, s_step), self.at(v, v_step)
             return [offset, v, *sums]
 
-        return w.loop(start, stop, steps, some, values)
+        return w.loop(start, stop, steps, some, self._carried(values))
 
     def _step(self, s_rows: list[str], v: str, sums: list[str], ahead: str) -> list[str]:
         """The products of one k."""
