@@ -109,8 +109,6 @@ def measure_peak(library: str, name: str, threads: int, how: str, step_as: str) 
     The compiler's own code is there before, as the library's is, also where a step beside those
     that are compiled is eager.
     """
-    import resource
-
     torch = __import__(library)
     torch.set_num_threads(threads)
     torch.ones(4).add(1).sum()
@@ -124,13 +122,19 @@ def measure_peak(library: str, name: str, threads: int, how: str, step_as: str) 
         step = torch.compile(step, fullgraph=step_as == "fullgraph")
     for _ in range(4):
         step()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+    return most() - before
 
 
 def resident() -> float:
     """Megabytes of memory this process has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def most() -> float:
+    """Megabytes it has had at most. (What getrusage says begins with what its parent had.)"""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def run_models(names, threads: int, options) -> tuple[list, list]:
