@@ -7,6 +7,7 @@ group of cases; one sleeps while the other measures, so a busy machine disturbs 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -129,7 +130,8 @@ class Peer:
         return json.loads(line)
 
     def close(self) -> None:
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it may have ended before us
+            self.process.stdin.close()
         self.process.wait()
 
 
