@@ -55,7 +55,12 @@ torch.nan_to_num(x) | torch.isin(labels, i) | x.masked_scatter(mask, y) | x.inde
 torch.bernoulli(chances) | torch.multinomial(chances, 5, replacement=True)
 functional.pad(img, (1, 1, 1, 1), mode='reflect') | functional.adaptive_max_pool2d(img, 2)
 functional.grid_sample(img, points, align_corners=False) | bag(ids)
-torch.linalg.cholesky(definite) | torch.linalg.qr(w)
+torch.linalg.cholesky(definite) | torch.linalg.qr(w) | torch.linalg.solve(w, v)
+torch.linalg.eigh(definite) | torch.linalg.svd(w) | torch.linalg.lstsq(w, x.T)
+torch.linalg.pinv(w) | torch.linalg.det(w) | torch.fft.rfft(b3) | torch.hstack([x, y])
+torch.cov(x) | torch.searchsorted(v, x) | torch.histc(x, 10) | torch.meshgrid(v, v, indexing='ij')
+x.scatter_add(1, x.argsort(1), y) | functional.huber_loss(x, y) | slopes(weights, x, y)
+torch.func.jacrev(torch.tanh)(v)
 """
 
 
@@ -75,6 +80,9 @@ def world(torch) -> dict:
         sgd.step()
 
     train()
+    # the gradients of each example by itself, with respect to weights that they share
+    slopes = torch.vmap(torch.func.grad(lambda w, x, y: functional.mse_loss((x @ w).tanh(), y)),
+                        in_dims=(None, 0, 0))
     return {
         "torch": torch, "nn": nn, "functional": functional, "x": x, "y": y, "w": w, "v": v,
         "z": x.clone(), "mask": x > 0, "i": torch.randint(0, 16, (8,)), "b3": b3,
@@ -90,7 +98,7 @@ def world(torch) -> dict:
         "attention": nn.MultiheadAttention(16, 2, batch_first=True),
         "encoder": nn.TransformerEncoderLayer(16, 2, 32, batch_first=True),
         "points": torch.rand(2, 8, 8, 2) * 2 - 1, "bag": nn.EmbeddingBag(30, 16),
-        "definite": w @ w.T + 10 * torch.eye(32),
+        "slopes": slopes, "weights": w, "definite": w @ w.T + 10 * torch.eye(32),
         "upsample": nn.Upsample(scale_factor=2), "transposed": nn.ConvTranspose2d(3, 4, 2, 2),
     }
 

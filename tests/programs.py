@@ -287,6 +287,23 @@ def gradient_inside(world, x, y, options):
     return x + g * 0.1
 
 
+def slope_inside(world, x, y, options):
+    """The slope of a network, which is differentiated in turn."""
+    if not x.requires_grad:
+        return y + 0.5
+    z = (world.network[0](x).tanh() * 0.5).sum() + (x * y).square().mean()
+    (g,) = torch.autograd.grad(z, x, create_graph=True)
+    return y + g * 0.2
+
+
+def stepped_inside(world, x, y, options):
+    """What a layer would be after a step, with or without a way back through that step."""
+    weights = [*world.layer.parameters(), world.norm.weight]
+    slopes = torch.autograd.grad(world.layer(x).square().mean(), weights, allow_unused=True,
+                                 create_graph=options["count"] != 1, retain_graph=True)
+    return F.linear(y, weights[0] - slopes[0] * 0.1, weights[1] - slopes[1] * options["rate"])
+
+
 def backward_inside(world, x, y, options):
     loss = (world.layer(x.detach()) ** 2).mean()
     if loss.requires_grad:
@@ -376,9 +393,10 @@ def looked_at(world, x, y, options):
 
 MODES = (without_gradient, inferred, cast_down, custom, hooked, kept_gradient, linear, normalised,
          whole_network, scaled_by_rate, added_count, tensor_of_numbers, remembered, changed_buffer,
-         changed_argument, told, gradient_inside, backward_inside, two_ways_back, recomputed,
-         by_itself, contracted_down, reseeded, drawn_apart, counted, totalled, halved_gradients,
-         zeroed_gradients, moved_by_gradient, under_two_names, looked_at)
+         changed_argument, told, gradient_inside, slope_inside, stepped_inside, backward_inside,
+         two_ways_back, recomputed, by_itself, contracted_down, reseeded, drawn_apart, counted,
+         totalled, halved_gradients, zeroed_gradients, moved_by_gradient, under_two_names,
+         looked_at)
 
 #: what a script that runs without Python cannot follow, and says so
 NEEDS_PYTHON = {*READS, hooked, kept_gradient, by_itself, looked_at}

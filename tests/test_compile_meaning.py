@@ -507,3 +507,53 @@ def test_a_penalty_on_gradients_where_calls_cannot_be_made_twice():
         return [step(torch.randn(5, 3, requires_grad=True)).item() for _ in range(8)]
 
     assert trained(torch.compile) == pytest.approx(trained(lambda step: step), rel=1e-3)
+
+
+def test_a_generator_that_is_first_drawn_from_in_a_compiled_call():
+    """It is made, and seeded, just then; that is no reason to break at every draw for good."""
+    generator = torch.Generator().manual_seed(3)
+
+    @torch.compile
+    def noisy(x):
+        return x + torch.rand(3, generator=generator)
+
+    found = [noisy(torch.zeros(3)) for _ in range(4)]
+    again = torch.Generator().manual_seed(3)
+    assert all(torch.equal(x, torch.rand(3, generator=again)) for x in found)
+    assert "break" not in str(torch.compiler.explain(noisy, torch.zeros(3)))
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_an_index_that_is_refused_leaves_gradients_that_are_whole(fullgraph):
+    """None, as eager leaves them here, or those of the call before: nothing half computed."""
+    table, layer = nn.Embedding(5, 3), nn.Linear(3, 2)
+    parameters = [*table.parameters(), *layer.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+
+    @torch.compile(fullgraph=fullgraph)
+    def step(ids):
+        optimizer.zero_grad()
+        layer(table(ids)).sum().backward()
+        optimizer.step()
+
+    for _ in range(5):
+        step(torch.tensor([0, 1, 2]))
+    before = [(p.detach().clone(), p.grad.clone()) for p in parameters]
+    with pytest.raises(IndexError, match="9"):
+        step(torch.tensor([0, 1, 9]))
+    for p, (value, grad) in zip(parameters, before, strict=True):
+        assert torch.equal(p, value)
+        assert (p.grad is None) != fullgraph and (p.grad is None or torch.equal(p.grad, grad))
+    step(torch.tensor([0, 1, 2]))
+
+
+def test_new_leaves_like_what_is_not_computed_yet():
+    def f(x):
+        y = x * 2
+        leaf = {"requires_grad": True}
+        made = [torch.zeros_like(y, **leaf), torch.full_like(y, 3.0, **leaf)]
+        return torch.autograd.grad(sum((m * y).sum() for m in made), made)
+
+    compiled = torch.compile(f)
+    for _ in range(4):
+        assert [g.tolist() for g in compiled(torch.ones(2))] == [[2, 2], [2, 2]]

@@ -143,8 +143,7 @@ def test_the_compiler_brings_no_more_along_than_it_needs():
 
 
 def test_packed_launches_are_what_they_were():
-    from flambeau.compiler.epilogue import Finished, Output
-    from flambeau.compiler.launch import Launch, Live, Place
+    from flambeau.compiler.launch import Finished, Launch, Live, Output, Place
     from flambeau.compiler.packed import Packed
 
     b, c, o = (Place((kind, 300), 0) for kind in ("buffer", "constant", "outside"))

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
 import flambeau as torch
 from flambeau import nn
+from flambeau.compiler.trace import Tracer
 
 
 def trained(fullgraph, steps=6, between=lambda model, k: None):
@@ -205,3 +207,67 @@ def test_another_process_compiles_nothing(tmp_path):
                            text=True, check=True).stdout for _ in range(2)]
     assert said[0].endswith("True\n")
     assert said[1] == said[0].replace("True", "False")
+
+
+# -- calls that are known at a glance --------------------------------------------------------------
+
+
+@pytest.fixture
+def at_a_glance(monkeypatch):
+    """From here on no call may be looked for by its key."""
+    def forbid():
+        def never(self, op, args, kwargs):
+            raise AssertionError(f"{op} is not known at a glance")
+        monkeypatch.setattr(Tracer, "_answer", never)
+    return forbid
+
+
+def test_paths_taken_in_turn_are_all_known(at_a_glance):
+    compiled = torch.compile(lambda x: (x * 2).exp().sum())
+    inputs = [torch.ones(n) for n in (2, 3, 4)] + [torch.ones(2, requires_grad=True)]
+    expected = [(x * 2).exp().sum().item() for x in inputs]
+    for _ in range(4):
+        for x in inputs:
+            compiled(x)
+    at_a_glance()
+    for _ in range(3):
+        for x, value in zip(inputs, expected, strict=True):
+            assert compiled(x).item() == pytest.approx(value)
+
+
+def test_what_was_computed_before_is_another_tensor_every_time(at_a_glance):
+    head = nn.Linear(3, 2)
+    compiled = torch.compile(head)
+    x = torch.ones(3, requires_grad=True)
+    for k in range(6):
+        if k == 4:
+            at_a_glance()
+        x.grad = None
+        compiled(x * 2).sum().backward()
+        assert torch.allclose(x.grad, 2 * head.weight.sum(0))
+
+
+def test_tuples_are_made_at_a_glance(at_a_glance):
+    lstm = nn.LSTM(3, 4)
+
+    def work(x):
+        a, b = x.chunk(2)
+        return lstm(a)[0] * b.sum(), x.split(1)[0]
+
+    compiled, x = torch.compile(work), torch.arange(12.0).reshape(4, 1, 3)
+    for k in range(6):
+        if k == 4:
+            at_a_glance()
+        with torch.no_grad():
+            for found, expected in zip(compiled(x), work(x), strict=True):
+                assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_nobody_holds_what_was_computed_before():
+    compiled, weight = torch.compile(lambda x: x * 2), torch.ones(3, requires_grad=True)
+    for _ in range(5):
+        x = weight * 3
+        seen = weakref.ref(x)
+        compiled(x)
+    del x
+    assert seen() is None

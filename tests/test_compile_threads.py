@@ -63,3 +63,38 @@ def test_ways_back_run_at_once():
         gradient(compiled, inputs[0])
     assert not together(lambda k: None if torch.allclose(
         gradient(compiled, inputs[k]), expected[k], atol=1e-5) else f"thread {k} goes astray")
+
+
+def test_others_look_at_gradients_while_a_step_runs():
+    """They see one, or none while it is computed, and may hold it or take it away."""
+    torch.manual_seed(0)
+    layer, x = torch.nn.Linear(SIZE, SIZE), torch.randn(64, SIZE)
+    parameters = [*layer.parameters()]
+
+    @torch.compile(fullgraph=True)
+    def step():
+        layer.zero_grad()
+        loss = layer(x).square().mean()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        step()
+    expected = [p.grad.clone() for p in parameters]
+
+    def work(number):
+        if number == 0:
+            step()
+            return None
+        grads = [p.grad for p in parameters]
+        for p, g, known in zip(parameters, grads, expected, strict=True):
+            if g is not None and not torch.allclose(g, known, atol=1e-5):
+                return "a gradient has other numbers"
+            if number == 1:
+                p.grad = None
+        return None
+
+    assert not together(work)
+    step()
+    assert all(torch.allclose(p.grad, g, atol=1e-5)
+               for p, g in zip(parameters, expected, strict=True))

@@ -98,7 +98,7 @@ def test_another_way_back_is_told_of(monkeypatch):
     weight = torch.ones(3, requires_grad=True)
     compiled = torch.compile(lambda x: (weight * x).exp() * 2.0, verify=4)
     compiled(torch.ones(3))
-    from flambeau.compiler.reverse import CompiledBack
+    from flambeau.compiler.graph_steps import CompiledBack
 
     pull = CompiledBack.pull
 

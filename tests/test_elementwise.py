@@ -251,3 +251,17 @@ def test_remainders_are_exact(dtype):
         assert np.array_equal(found.numpy(), wanted, equal_nan=True)
         known = ~np.isnan(wanted)
         assert np.array_equal(np.signbit(found.numpy())[known], np.signbit(wanted)[known])
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64])
+def test_a_body_of_many_functions_of_every_length(dtype):
+    """As many vectors as are taken at a time, and what is left over; one element in each is odd."""
+    def body(x):
+        p = fl.sigmoid(x)
+        return fl.tanh(x) * fl.log(p) - fl.log1p(-p) * fl.exp(-x * x)
+
+    compiled = fl.compile(body)
+    for n in (1, 7, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 129, 200):
+        x = fl.linspace(-4, 4, n, dtype=dtype)
+        x[n // 2] = -200.0  # where log is that of 0
+        assert fl.allclose(compiled(x), body(x), rtol=1e-5, atol=1e-6, equal_nan=True), n

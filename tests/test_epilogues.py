@@ -14,7 +14,8 @@ import pytest
 import flambeau as torch
 from flambeau import export, nn
 from flambeau.compiler import epilogue, segment
-from flambeau.compiler.epilogue import Finished, finished
+from flambeau.compiler.epilogue import finished
+from flambeau.compiler.launch import Finished
 from flambeau.nn import functional as F
 
 

@@ -8,6 +8,8 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
+from flambeau.devices.cpu.routines import ROUTINES
+from flambeau.ops.declare import registry
 
 RNG = np.random.default_rng(0)
 
@@ -163,9 +165,19 @@ def test_logits_far_from_zero_keep_their_loss():
     assert x.grad.tolist() == [1.0, 0.0]
 
 
-def test_probabilities_outside_the_unit_are_refused():
-    with pytest.raises(RuntimeError, match="between 0 and 1"):
-        F.binary_cross_entropy(torch.tensor([1.5]), torch.tensor([1.0]))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("outside", [1.5, -0.5, math.nextafter(1, 2), -5e-324, math.inf, -math.inf,
+                                     math.nan])
+def test_probabilities_outside_the_unit_are_refused(outside, dtype):
+    inside = torch.tensor([0.0, -0.0, 0.5, 1.0] * 50, dtype=dtype)
+    F.binary_cross_entropy(inside, torch.ones_like(inside))
+    for at in (0, 77, -1):
+        x = inside.clone()
+        x[at] = outside
+        if 0 <= x[at].item() <= 1:  # what is next to 1 or 0 is rounded to it
+            continue
+        with pytest.raises(RuntimeError, match="between 0 and 1"):
+            F.binary_cross_entropy(x, torch.ones_like(x))
 
 
 def ctc_by_hand(log_probs, target, blank=0):
@@ -469,3 +481,28 @@ def test_bags_of_one_size_refuse_and_are_empty():
         assert F.embedding_bag(empty, table, mode=mode).tolist() == [[0] * 3] * 2
         kept = F.embedding_bag(torch.tensor([[0, 1]]), table, mode=mode, padding_idx=1)
         assert torch.allclose(kept[0], table[0])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_native_alignments_are_those_of_the_routine(seed):
+    """Losses and slopes of sequences of several lengths, some of which nothing can align."""
+    rng = np.random.default_rng(seed)
+    steps, count, classes, longest = (int(rng.integers(a, b)) for a, b in (
+        (1, 30), (1, 5), (2, 9), (0, 12)))
+    logs = torch.tensor(rng.standard_normal((steps, count, classes))).log_softmax(2)
+    known = {"targets": rng.integers(1, classes, (count, longest)),
+             "input_lengths": rng.integers(0, steps + 1, count),
+             "target_lengths": rng.integers(0, longest + 1, count), "blank": 0}
+    for name in ("ctc_likelihood", "ctc_slopes"):
+        found = registry[name](logs, **known).numpy()
+        with np.errstate(all="ignore"):
+            wanted = ROUTINES[name](log_probs=logs.numpy(), **known)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_what_cannot_be_aligned_has_no_gradient_if_its_loss_is_zero():
+    x = torch.randn(2, 1, 4, requires_grad=True)
+    loss = F.ctc_loss(x.log_softmax(2), torch.tensor([[1, 2, 3]]), torch.tensor([2]),
+                      torch.tensor([3]), zero_infinity=True)
+    loss.backward()
+    assert loss.item() == 0 and not x.grad.any()

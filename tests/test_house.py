@@ -30,7 +30,7 @@ def floor(rooms: tuple[str, ...], below: tuple[str, ...]) -> dict[str, tuple[str
 MEMORY = engine("layout lazy modes results storage")
 TENSOR = engine("grad_mode tensor")
 NODE = engine("fresh front_parts front_text native node")
-EAGER = engine("affine caller eager formula number_first pointwise")
+EAGER = engine("affine caller eager formula number_first pointwise way_back")
 FAMILIES = engine(
     "access backward convert dlpack indexed inplace join keeping product reduce restride rows "
     "selection views")
@@ -61,6 +61,8 @@ MAY_IMPORT = {
     "flambeau.export":    (*ASSEMBLED, *USER),
     "flambeau.onnx":      (*ASSEMBLED, *USER, "flambeau.export"),
     "flambeau.jit":       (*USER, "flambeau.export"),
+    # How ops are applied to many examples at once is said of ops.
+    "flambeau.func":      (*ASSEMBLED, *USER),
     "flambeau.cli":       (*ASSEMBLED, *USER),
     "flambeau.__main__":  ("flambeau.cli",),
 }  # fmt: skip

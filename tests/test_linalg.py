@@ -264,3 +264,85 @@ def test_many_small_triangular_systems_are_one_native_call():
     for _ in range(3):
         torch.testing.assert_close(A @ step() / 2, B)
     assert not report_of(step).breaks
+
+
+# -- by native code, beside numpy ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 3, 8, 33, 96, 100])
+@pytest.mark.parametrize("batch", [(), (5,), (2, 3)])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_native_factors(n, batch, kind):
+    """Small matrices are factored by native code, those of 100 rows by numpy."""
+    near = {"rtol": 0.01, "atol": 2e-4 * n if kind == "float32" else 1e-10 * n}
+    for shape in ((n, n), (n + 3, n), (n, n + 2)):
+        a = torch.tensor(matrix((*batch, *shape)).astype(kind))
+        k = min(shape)
+        Q, R = torch.linalg.qr(a)
+        eye = torch.eye(k, dtype=a.dtype).expand(*batch, k, k)
+        assert torch.allclose(Q @ R, a, **near) and torch.allclose(Q.mT @ Q, eye, **near)
+        assert not R.tril(-1).any()
+        values = np.linalg.svd(a.numpy(), compute_uv=False)
+        for full in (False, True):
+            U, S, Vh = torch.linalg.svd(a, full_matrices=full)
+            assert U.shape[-1] == (shape[0] if full else k)
+            assert Vh.shape[-2] == (shape[1] if full else k)
+            close(S, values, near["atol"])
+            assert torch.allclose((U[..., :k] * S[..., None, :]) @ Vh[..., :k, :], a, **near)
+        close(torch.linalg.svdvals(a), values, near["atol"])
+        P, L, U = torch.linalg.lu(a)
+        assert torch.allclose(P @ L @ U, a, **near)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("half", ["L", "U", "l"])
+def test_native_spectra_read_one_triangle(kind, half):
+    a = matrix((2, 7, 7)).astype(kind)
+    w, V = torch.linalg.eigh(torch.tensor(a), UPLO=half)
+    close(w, np.linalg.eigh(a, half.upper())[0], 1e-4 if kind == "float32" else 1e-10)
+    whole = np.tril(a) if half in "Ll" else np.triu(a)
+    whole = whole + whole.swapaxes(-1, -2) - np.stack([np.diag(np.diag(m)) for m in a])
+    close((V * w[..., None, :]) @ V.mT, whole, 1e-4 if kind == "float32" else 1e-10)
+
+
+@pytest.mark.parametrize("left", [(4, 4), (3, 4, 4), (2, 1, 4, 4)])
+@pytest.mark.parametrize("right", [(4, 2), (3, 4, 2), (4, 1)])
+def test_native_solutions_of_batches_that_broadcast(left, right):
+    a, b = matrix(left), matrix(right, seed=1)
+    close(torch.linalg.solve(torch.tensor(a), torch.tensor(b)), np.linalg.solve(a, b))
+
+
+def test_a_singular_matrix_among_others():
+    a = torch.eye(3).repeat(3, 1, 1)
+    a[1, 2, 2] = 0
+    with pytest.raises(torch.linalg.LinAlgError, match=r"Batch element 1.*diagonal element 3"):
+        torch.linalg.solve(a, torch.ones(3, 3, 1))
+    assert torch.linalg.solve_ex(a, torch.ones(3, 3, 1)).info.tolist() == [0, 3, 0]
+    assert torch.linalg.lu_factor_ex(a).info.tolist() == [0, 3, 0]
+
+
+def test_native_least_squares_and_their_rank():
+    a = torch.tensor(matrix((2, 6, 3)))
+    a[1, :, 2] = a[1, :, 0]
+    b = torch.tensor(matrix((2, 6, 2), seed=1))
+    plain = torch.linalg.lstsq(a, b)
+    exact = torch.linalg.lstsq(a, b, driver="gelsd")
+    close(plain.solution, exact.solution)
+    assert plain.rank.tolist() == exact.rank.tolist() == [3, 2]
+    assert plain.singular_values.shape == (0,) and exact.singular_values.shape == (2, 3)
+
+
+def test_qr_of_columns_without_a_length():
+    a = torch.tensor([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]])
+    Q, R = torch.linalg.qr(a)
+    assert R.tolist() == [[1.0, 2.0], [0.0, 0.0]] and Q.tolist() == [[1, 0], [0, 1], [0, 0]]
+    large = torch.tensor([[3e200, 1.0], [4e200, 1.0]], dtype=torch.float64)
+    close(torch.linalg.qr(large)[1][0, 0] / 1e200, torch.tensor(-5.0, dtype=torch.float64))
+    assert torch.linalg.qr(torch.full((2, 2), float("nan")))[1].isnan().any()
+
+
+def test_gradients_of_singular_values_alone():
+    a = torch.tensor(matrix((2, 4, 3)), requires_grad=True)
+    assert torch.autograd.gradcheck(torch.linalg.svdvals, a)
+    assert torch.autograd.gradgradcheck(torch.linalg.svdvals, a)
+    assert torch.autograd.gradcheck(torch.linalg.pinv, a)

@@ -150,6 +150,19 @@ def run(a, b, cut=None, **options):
     return out
 
 
+@pytest.mark.parametrize("a, fetched", [
+    (Matrix(1, 900), lambda rows, k: (4 * (2 * rows - 1), 4 * 900)),    # side by side: every k
+    (Matrix(700, 1), lambda rows, k: (4 * 700 * rows, 4 * rows)),       # one piece
+    (Matrix(9000, 1), lambda rows, k: (0, 0)),                          # far apart
+])
+def test_a_tile_fetches_what_the_next_one_reads(a, fetched):
+    m, n, k = 900, 100, 700
+    words = Product("float32", m, n, k, a, Matrix(n, 1), n, [(0, 0, 0, 0)],
+                    cut=Cut("down", False, block.SHARED)).words[1:]
+    rows = host.host_tile("float32").rows
+    assert (words[block.W["next"]], words[block.W["next_step"]]) == fetched(rows, k)
+
+
 @pytest.mark.parametrize("layout", "nt")
 def test_every_cut_gives_the_same_bits(layout):
     """How a product is packed and shared changes nothing; sums along k are another order."""

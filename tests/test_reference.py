@@ -74,6 +74,14 @@ def test_bits_and_selects():
     assert evaluate(~(leaf(dt.float32) > 0), [x]).tolist() == [False, True]
 
 
+def test_the_larger_asks_for_nan_only_where_there_may_be_one():
+    x, one = leaf(dt.float32), expr.const(1, dt.float32)
+    for number in (one, expr.where(x > 0, one, 2.0), expr.cast(leaf(dt.int32, 1), dt.float32)):
+        assert expr.maximum(x, number).args[0].head == "gt"
+    for other in (x, expr.const(float("nan"), dt.float32), expr.where(x > 0, one, x)):
+        assert expr.maximum(one, other).args[0].head == "ne"
+
+
 def test_complex_parts():
     x = np.array([1 + 2j], np.complex64)
     z = leaf(dt.complex64)

@@ -196,6 +196,9 @@ class _Level:
                 return (self._change(op, run, args, kwargs),)
             return (self._carry(run, args, kwargs, duals),)
 
+    def grad(self, op: Any, args: tuple) -> None:
+        """`grad` runs by itself."""
+
     def run_plainly(self, work: Any, *args: Any, **kwargs: Any):
         """Work that is no op, on tensors like any other."""
         duals = _duals((args, kwargs))

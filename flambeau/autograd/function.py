@@ -10,8 +10,8 @@ from ..engine import inplace
 from ..engine.eager import changed, check_writable, engine, lazily_traced, plainly
 from ..engine.modes import modes
 from ..engine.node import Edge, edge_of, kept_values, new_node
-from ..engine.pointwise import reattached
 from ..engine.tensor import Tensor, make
+from ..engine.way_back import reattached
 
 
 class FunctionCtx:

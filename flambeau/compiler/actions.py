@@ -14,16 +14,15 @@ from typing import Any
 
 from ..core.device import device
 from ..core.dtype import dtype
-from ..devices.cpu.bridge import GIL_THRESHOLD
 from ..engine.modes import INFERENCE, inferring, infers, modes
 from ..engine.tensor import Size, Tensor, make, new
 from .again import call, made_again
 from .casting import recast, within
 from .gradients import all_have_gradients, gradient_of
+from .graph_steps import attach_reverse
 from .names import SCALARS, is_ours
 from .phantom import plain, state_of
 from .replay import CHANGED, Replay
-from .reverse import attach_reverse
 from .segment import tie
 from .sources import SOURCES, Fixed, Held, Player
 
@@ -72,7 +71,7 @@ class Run:
                       for k, r in variant.live if r.place.root[0] != "buffer"]
 
     def prepare(self, guarded, cells, wanted: set[int]) -> None:
-        """Let it be played in one native call, if it is short and hands out only `wanted`."""
+        """Let it be played in one native call, if it hands out only `wanted`."""
         fixed = {k: s.tensor for k, s in enumerate(self.sources) if type(s) is Fixed}
         place = {b: n for n, b in enumerate(self.program.results)}
         results = dict(self.variant.live)
@@ -80,8 +79,8 @@ class Run:
         trained = {value: k for k, value in self.grads}
         handed = wanted & results.keys()
         homes = [place[known[v].place.root[1]] for v in trained if v in known]
-        if (self.program.prepare().work > GIL_THRESHOLD or handed - known.keys()
-                or len(trained) < len(self.grads) or self.variant.bases
+        self.program.prepare()
+        if (handed - known.keys() or len(trained) < len(self.grads) or self.variant.bases
                 or handed & trained.keys() or trained.keys() - known.keys()
                 or any(k not in fixed for k in trained.values())
                 or any(known[v].place.offset for v in trained) or len(set(homes)) < len(homes)

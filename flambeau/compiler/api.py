@@ -24,6 +24,8 @@ from .trace import Tracer, load_code
 SCRIPTS = 8
 #: a function that is on new paths in most of its calls, after so many of them, runs eagerly
 PATIENCE = 64
+#: and so does one that differentiates gradients which are not its own, after so many times
+TWICE = 8
 
 _all: weakref.WeakSet = weakref.WeakSet()
 
@@ -142,6 +144,7 @@ class Compiled:
             self.verify -= 1
         if tracer.captured:
             report.captured += 1
+        if tracer.captured or report.twice:
             self._lose_patience()
         if writing is not None:
             self.met = [*writing.met, *held]
@@ -179,12 +182,20 @@ class Compiled:
     def _lose_patience(self) -> None:
         report = self.report
         if report.captured >= PATIENCE and 2 * report.captured > report.calls:
-            self.given_up = True
-            warnings.warn(
-                f"compile: {report.name} took a new path in {report.captured} of "
-                f"{report.calls} calls, so it runs eagerly from now on. flambeau.compiler.explain "
+            self._give_up(
+                f"took a new path in {report.captured} of {report.calls} calls",
                 "shows where paths part; numbers that change, or shapes that are never the same, "
-                "are the usual reasons.", stacklevel=4)
+                "are the usual reasons.")
+        elif report.twice >= TWICE and 2 * report.twice > report.calls:
+            self._give_up(
+                "differentiates gradients of what was computed in several parts, which has to be "
+                "computed again for that", "shows where parts end; requires_grad_() on something "
+                "that was computed is the usual reason.")
+
+    def _give_up(self, reason: str, hint: str) -> None:
+        self.given_up = True
+        warnings.warn(f"compile: {self.report.name} {reason}, so it runs eagerly from now on. "
+                      f"flambeau.compiler.explain {hint}", stacklevel=5)
 
     def __reduce__(self):
         return Compiled, (self.function, self.fullgraph)

@@ -14,9 +14,10 @@ from ..engine.tensor import LEAF, Size, Tensor
 from ..engine.views import remember
 from .again import another, made_again
 from .casting import within
+from .graph_steps import boundary_of, step_of
 from .overlap import homes_of
 from .phantom import GRAPH, HAS_NODE, extent_of, plain, state_of, traced
-from .reverse import boundary_of, graph_is_ours, rehearse, step_of
+from .reverse import graph_is_ours, rehearse
 from .segment import Chain, Refused, Result, Same, Several, Step, WayBack, same, with_bases
 from .tape import Recorder
 
@@ -96,7 +97,8 @@ class Capture:
 
     def _begin(self) -> None:
         if self.recorder is None:
-            self.recorder, self.chain = Recorder(), Chain(next_sequence())
+            self.recorder = Recorder()
+            self.chain = Chain(next_sequence(), self.recorder)
             self.captured = True
         for x in self.outside[self.added:]:
             sig, x.sig = x.sig, plain(x.sig)
@@ -236,7 +238,8 @@ class Capture:
     def _new_step(self, kind: type[Step], op, args, kwargs, key, numbers, template,
                   before) -> Any:
         chain, recorder = self.chain, self.recorder
-        chain.add(recorder)
+        recorder.keep()
+        chain.rewrites = chain.rewrites or recorder.rewrites
         own = range(len(self.numbers), len(self.numbers) + len(numbers))
         self.numbers += numbers
         chain.numbers += numbers
@@ -245,8 +248,7 @@ class Capture:
         cast = within()
         step.grad, step.cast = modes.grad, self.step.cast if self.step.cast == cast else cast
         step.baked = None if recorder.met.issuperset(own) else tuple(numbers)
-        step.writes = tuple(sorted({n for each in recorder.launches for root, n in each.writes
-                                    if root == "outside"}))
+        step.writes = tuple(sorted(recorder.changed))
         step.op, step.names = op, tuple(kwargs)
         step.args = tuple([self._coded(a) for a in (*args, *kwargs.values())])
         step.numbers = len(self.numbers)
@@ -333,7 +335,8 @@ class Capture:
 
     def _recorded_anew(self, step: Step) -> str | None:
         """Make the calls of a path for real, on twins; a reason if they cannot be recorded."""
-        self.recorder, self.chain, self.added = Recorder(), Chain(next_sequence()), 0
+        self.recorder, self.added = Recorder(), 0
+        self.chain = Chain(next_sequence(), self.recorder)
         self.captured = True
         self._begin()
         reasons = []
@@ -348,7 +351,8 @@ class Capture:
                     self.recorder.seen(place)
                     self.chain.results.append(self._result(twin, place))
                 self.twins[len(self.twins)] = twin
-            self.chain.add(self.recorder)
+            self.recorder.keep()
+            self.chain.rewrites = self.chain.rewrites or self.recorder.rewrites
 
         numbers = [another(v) for v in self.numbers]
         self.recorder.know(numbers, 0)
@@ -398,7 +402,7 @@ class Capture:
             self._swap_nodes(nodes)
             self._retag()
             self.chain.keep = self.recorder.plans()
-            self.chain.launches.close()
+            self.recorder.close()
             if stop.reverse is not None:
                 stop.reverse.keep(self.chain.keep)
         self.become_all(self.twins)

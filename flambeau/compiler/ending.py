@@ -10,9 +10,9 @@ from ..engine.modes import INFERENCE, inferring, infers
 from ..engine.tensor import Tensor
 from .again import call, made_again
 from .capture import Capture
+from .graph_steps import attach_reverse, can_repeat
 from .overlap import homes_of, overlapping
 from .phantom import Phantom
-from .reverse import attach_reverse, can_repeat
 from .segment import Step, Variant, tie
 from .settle import Settling
 

@@ -10,7 +10,6 @@ own over all of it afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
 from ..core import expr as ex
 from ..core.kernel import Kernel
@@ -18,7 +17,7 @@ from ..devices.cpu.assembly.conv_words import FRAME, PHASE, RESULT
 from ..devices.cpu.matmul.block import HERE, WORDS, W, near_bytes
 from ..devices.cpu.matmul.front import product_function
 from .fuse import is_pointwise
-from .launch import Launch, Place
+from .launch import Finished, Launch, Output, Place
 from .passing import is_seen, may_pass, touched
 from .tape import integers_at
 
@@ -28,51 +27,6 @@ _QUICK = frozenset(("add", "sub", "mul", "neg", "abs", "lt", "le", "gt", "ge", "
 _FEW = 16
 #: bytes of an output that is not worth it: it is in the nearest cache whenever it is needed
 LEAST = 1 << 13
-
-
-class Output(NamedTuple):
-    """What a routine makes, piece by piece, and how it is told to have pieces finished."""
-
-    size: int       # of an element, in bytes
-    elements: int   # side by side
-    argument: int   # which of the routine's arguments is the address of its words
-    room: int       # bytes of those words
-    finish: int     # the byte of them where a function goes; the next word is what it is given
-    patient: bool   # whether a kernel that computes much may finish it
-
-
-class Finished:
-    """A routine, and a pointwise kernel that runs on every piece of what it makes."""
-
-    __slots__ = ("first", "output", "then")
-
-    effect = False
-
-    def __init__(self, first: Launch, then: Launch, output: Output):
-        self.first, self.then, self.output = first, then, output
-
-    @property
-    def args(self) -> tuple:
-        return (*self.first.args, *self.then.args)
-
-    def places(self):
-        return [(i, a) for i, a in enumerate(self.args) if isinstance(a, Place)]
-
-    @property
-    def reads(self) -> set:
-        return self.first.reads | self.then.reads - self.first.writes
-
-    @property
-    def writes(self) -> set:
-        return self.first.writes | self.then.writes
-
-    def __str__(self) -> str:
-        return f"{self.first} then {self.then}"
-
-
-def parts(step) -> tuple:
-    """The launches that a step of a program is made of."""
-    return (step.first, step.then) if isinstance(step, Finished) else (step,)
 
 
 def finished(launches: list, results: set[int]) -> list:

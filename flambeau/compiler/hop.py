@@ -9,11 +9,11 @@ from ..devices.cpu import bridge
 from ..devices.cpu.assembly.hop_words import ARGUMENT, KINDS, MOST, RECORD, STATE
 from ..devices.cpu.objects import addresses, cache
 from ..engine.front_parts import slot_offset
-from ..engine.tensor import Tensor
-from .phantom import Phantom, plain, traced
-from .segment import Result
+from ..engine.tensor import LEAF, Tensor
+from .phantom import HAS_NODE, IS_LEAF, NO_NODE, Phantom, plain, state_of, traced
+from .segment import Result, Several
 
-_NEXT = RECORD.index("next")
+_NEXT, _OTHER = RECORD.index("next"), RECORD.index("other")
 _OUTSIDE = KINDS.index("outside")
 
 
@@ -21,7 +21,8 @@ _OUTSIDE = KINDS.index("outside")
 def hop():
     """The native function, see devices/cpu/assembly/hop.py."""
     bridge.jit().publish_python(("PyThread_get_thread_ident", "PyDict_Next", "PyDict_Size",
-                                 "PyType_GenericAlloc", "PyObject_RichCompareBool"))
+                                 "PyType_GenericAlloc", "PyObject_RichCompareBool",
+                                 "PyTuple_New"))
     offsets = tuple((n, slot_offset(Tensor, n)) for n in ("sig", "node", "mem"))
 
     def written() -> str:
@@ -35,21 +36,34 @@ def hop():
 
 
 class Outside:
-    """A tensor from outside that was met here last time."""
+    """A tensor from outside that was met here last time.
 
-    __slots__ = ("node", "number", "plain", "sig", "tensor")
+    One that was computed from others is another one every time; nobody holds it, and the graph
+    behind it, until then.
+    """
+
+    __slots__ = ("number", "plain", "sig", "state", "tensor")
 
     def __init__(self, number: int, x: Tensor):
-        self.number, self.tensor, self.node = number, x, x.node
+        self.number, self.state = number, state_of(x)
+        self.tensor = None if self.state == HAS_NODE else x
         self.sig, self.plain = traced(x.sig), plain(x.sig)
+
+    @property
+    def node(self) -> int:
+        """The address of its node, 0 if that is another one every time."""
+        return {NO_NODE: id(None), IS_LEAF: id(LEAF)}.get(self.state, 0)
+
+    def is_like(self, x: Tensor) -> bool:
+        """Whether a tensor is of the same kind."""
+        return (x.sig is self.sig or x.sig is self.plain) and state_of(x) == self.state
 
     def stands_for(self, x, outside) -> bool:
         """Whether a tensor may be met here: it is the same one, or none of its memory has been
         met."""
         if x is self.tensor:
             return all([x is not other for other in outside])
-        return isinstance(x, Tensor) and x.__class__ is not Phantom and all(
-            [x.mem is not other.mem for other in outside])
+        return x.__class__ is not Phantom and all([x.mem is not other.mem for other in outside])
 
 
 class Constant:
@@ -70,7 +84,7 @@ class Listed:
 
     __slots__ = ("kind", "parts")
 
-    def __init__(self, kind: type, parts: list):
+    def __init__(self, kind: type[list | tuple], parts: list):
         self.kind, self.parts = kind, parts
 
 
@@ -79,19 +93,37 @@ def flattened(expects) -> list:
     return [e for one in expects for e in (one, *(one.parts if one.__class__ is Listed else ()))]
 
 
+def side_by_side(args, expects) -> list[tuple] | None:
+    """The same beside arguments; None if there is another list, or something else in its place."""
+    found: list = []
+    for a, e in zip(args, expects, strict=True):
+        if e.__class__ is not Listed:
+            found.append((a, e))
+        elif type(a) is e.kind and len(a) == len(e.parts):
+            found += zip(a, e.parts, strict=True)
+        else:
+            return None
+    return found
+
+
 class Record:
     """A call that leads from one step to another, as native code compares it.
 
     It has addresses of what the step holds, which has the record too.
     """
 
-    __slots__ = ("_written", "address", "words")
+    __slots__ = ("_keep", "address", "words")
 
     def __init__(self, step):
         flat, written = flattened(step.expects), array("q", step.writes) if step.writes else None
+        result, made = step.result, None
+        if type(result) is Several:
+            made = array("q", [word for r in result.parts for word in (id(r.traced), id(r.node))])
         said = {
             "op": id(step.op), "grad": id(step.grad), "step": id(step),
-            "sig": id(step.result.traced), "node": id(step.result.node), "next": 0,
+            "sig": id(result.traced) if made is None else made.buffer_info()[0],
+            "node": 0 if made is not None else id(result.node),
+            "made": 0 if made is None else len(result.parts), "next": step.leads, "other": 0,
             "names": id(step.names), "named": len(step.names), "count": len(step.expects),
             "rows": len(flat), "written": 0 if written is None else written.buffer_info()[0],
             "writes": len(step.writes),
@@ -100,7 +132,7 @@ class Record:
         for e in flat:
             row = self._row(e)
             words += [*row, *[0] * (ARGUMENT - len(row))]
-        self.words, self._written = array("q", words), written
+        self.words, self._keep = array("q", words), (written, made) if written or made else None
         self.address = self.words.buffer_info()[0]
 
     @staticmethod
@@ -111,7 +143,7 @@ class Record:
         if e is float:
             return [KINDS.index("float")]
         if kind is Outside:
-            return [_OUTSIDE, e.number, id(e.tensor), id(e.sig), id(e.plain), id(e.node)]
+            return [_OUTSIDE, e.number, id(e.tensor), id(e.sig), id(e.plain), e.node]
         if kind is Listed:
             return [KINDS.index(e.kind.__name__), len(e.parts), id(e.kind)]
         name = "number" if type(e.value) is float else "constant"
@@ -119,12 +151,20 @@ class Record:
 
     @staticmethod
     def possible(step) -> bool:
-        return (len(flattened(step.expects)) <= MOST and not step.changes
-                and type(step.result) is Result)
+        """Whether native code can compare it, and make what it returns: a tensor, or several."""
+        result = step.result
+        return len(flattened(step.expects)) <= MOST and not step.changes and (
+            type(result) is Result or (
+                type(result) is Several and result.kind is tuple and result.parts != () and all(
+                    [type(r) is Result for r in result.parts])))
 
-    def lead_to(self, record: Record | None) -> None:
-        """What is expected after this call."""
-        self.words[_NEXT] = 0 if record is None else record.address
+    def lead_to(self, address: int) -> None:
+        """The record of what is expected after this call."""
+        self.words[_NEXT] = address
+
+    def or_else(self, address: int) -> None:
+        """The record of a call that may be made in its place."""
+        self.words[_OTHER] = address
 
 
 class State:
@@ -136,7 +176,7 @@ class State:
         self.paused = False
         self.at: list = [None]
         said = {"at": id(self.at), "tagged": id(tagged), "type": id(Phantom), "tensor": id(Tensor),
-                "tuple": id(tuple), "float": id(float)}
+                "tuple": id(tuple), "float": id(float), "leaf": id(LEAF)}
         self.words = array("q", [said.get(name, 0) for name in STATE])
         self.address = self.words.buffer_info()[0]
         self._keep: tuple = ()

@@ -8,7 +8,7 @@ from ..core.dtype import dtype
 from ..engine.modes import modes
 from ..engine.tensor import Size, Tensor
 from .capture import Unkeyed
-from .hop import Constant, Listed, Outside, Record, constant
+from .hop import Constant, Listed, Outside, Record, constant, side_by_side
 from .phantom import Phantom, plain, state_of, traced
 from .segment import Step
 
@@ -21,8 +21,11 @@ _SHARED = (bool, int, str, type(None))
 
 def is_plain(value) -> bool:
     """Whether an argument is known by its value, and has no number in it that may change."""
-    if type(value) in (list, tuple, Size):
-        return all([isinstance(v, _VALUES) for v in value])
+    kind = type(value)
+    if kind is list or kind is tuple or kind is Size:
+        return all([isinstance(v, _VALUES) or (type(v) is slice and is_plain(v)) for v in value])
+    if kind is slice:
+        return all([isinstance(v, _VALUES) for v in (value.start, value.stop, value.step)])
     return isinstance(value, (*_VALUES, dtype))
 
 
@@ -55,11 +58,14 @@ class Knowing:
             args = (*args, *kwargs.values())
         if expects is None or len(args) != len(expects) or modes.grad is not step.grad:
             return False
+        pairs = side_by_side(args, expects)
+        if pairs is None:
+            return False
         values, outside = self.values, self.outside
         numbers: list[float] = []
         fresh: list[Tensor] = []
         before = len(outside)
-        for a, e in zip(args, expects, strict=True):
+        for a, e in pairs:
             kind = e.__class__
             if kind is int:
                 if values[e] is not a:
@@ -69,13 +75,11 @@ class Knowing:
                     if (outside[e.number] if e.number < before else
                             fresh[e.number - before]) is not a:
                         return False
-                elif e.stands_for(a, (*outside, *fresh)) and a.node is e.node and (
-                        a.sig is e.sig or a.sig is e.plain):
+                elif isinstance(a, Tensor) and e.is_like(a) and (
+                        e.stands_for(a, (*outside, *fresh))):
                     fresh.append(a)
                 else:
                     return False
-            elif kind is Listed:
-                return False  # native code has looked at it
             elif e is float:
                 if a.__class__ is not float:
                     return False
@@ -105,7 +109,6 @@ class Knowing:
         step.record = None
         if step.expects is not None and Record.possible(step):
             step.record = Record(step)
-            step.record.lead_to(None if step.next is None else step.next.record)
         self.step.lead_to(step if step.expects is not None else None)
 
     def _expected(self, step: Step, a):
@@ -127,8 +130,8 @@ class Knowing:
     def _met(self, number: int, x: Tensor) -> Outside:
         """What a tensor from outside is known by: the same for all calls that it is given to."""
         found = self.met.get(number)
-        if found is None or found.tensor is not x or found.node is not x.node or (
-                found.sig is not traced(x.sig)):
+        if found is None or found.state != state_of(x) or found.sig is not traced(x.sig) or (
+                found.tensor is not None and found.tensor is not x):
             found = self.met[number] = Outside(number, x)
         return found
 

@@ -6,7 +6,7 @@ There are thousands of them while a path is learnt: plain classes with slots, wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Place:
@@ -119,3 +119,48 @@ class Check:
 
     def __str__(self) -> str:
         return f"check {self.low} <= {self.least}, {self.most} < {self.high}"
+
+
+class Output(NamedTuple):
+    """What a routine makes, piece by piece, and how it is told to have pieces finished."""
+
+    size: int       # of an element, in bytes
+    elements: int   # side by side
+    argument: int   # which of the routine's arguments is the address of its words
+    room: int       # bytes of those words
+    finish: int     # the byte of them where a function goes; the next word is what it is given
+    patient: bool   # whether a kernel that computes much may finish it
+
+
+class Finished:
+    """A routine, and a pointwise kernel that runs on every piece of what it makes."""
+
+    __slots__ = ("first", "output", "then")
+
+    effect = False
+
+    def __init__(self, first: Launch, then: Launch, output: Output):
+        self.first, self.then, self.output = first, then, output
+
+    @property
+    def args(self) -> tuple:
+        return (*self.first.args, *self.then.args)
+
+    def places(self):
+        return [(i, a) for i, a in enumerate(self.args) if isinstance(a, Place)]
+
+    @property
+    def reads(self) -> set:
+        return self.first.reads | self.then.reads - self.first.writes
+
+    @property
+    def writes(self) -> set:
+        return self.first.writes | self.then.writes
+
+    def __str__(self) -> str:
+        return f"{self.first} then {self.then}"
+
+
+def parts(step) -> tuple:
+    """The launches that a step of a program is made of."""
+    return (step.first, step.then) if isinstance(step, Finished) else (step,)

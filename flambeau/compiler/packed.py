@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
-from .epilogue import Finished
-from .launch import Check, Launch, Live, Place
+from .launch import Check, Finished, Launch, Live, Place
 
 #: what an argument is -> the letter that stands for it; a place that has an offset has a capital
 _ROOTS = {"buffer": "b", "outside": "o", "constant": "c"}
@@ -38,8 +38,20 @@ class Packed:
 
     def extend(self, steps: Iterable) -> None:
         for step in steps:
-            self._add(step)
-            self.count += 1
+            self.append(step)
+
+    def append(self, step) -> None:
+        self._add(step)
+        self.count += 1
+
+    def mark(self) -> tuple[int, int]:
+        """The end, as it is now."""
+        return self.count, len(self._words)
+
+    def cut(self, mark: tuple[int, int]) -> None:
+        """Forget what was added since a mark was taken."""
+        self.count, words = mark
+        del self._words[words:]
 
     def close(self) -> Packed:
         """Nothing is added any more."""
@@ -109,7 +121,14 @@ class Packed:
 
     def first(self, count: int) -> list:
         """So many of them, from the first on; places that are the same are one object."""
-        words, places = iter(self._words), {}  # type: ignore[var-annotated]
+        return self._from(0, count)
+
+    def since(self, mark: tuple[int, int]) -> list:
+        """Those that were added since a mark was taken."""
+        return self._from(mark[1], self.count - mark[0])
+
+    def _from(self, start: int, count: int) -> list:
+        words, places = islice(self._words, start, None), {}  # type: ignore[var-annotated]
         return [self._read(words, places) for _ in range(count)]
 
     def all(self) -> list:

@@ -21,8 +21,7 @@ from ..devices.cpu.compile import ADDRESSES, cache
 from ..devices.cpu.memory import allocate, pool_of, reserve, return_idle_pages
 from ..devices.cpu.objects import loaded
 from .arrange import arranged
-from .epilogue import Finished, parts
-from .launch import Check, Launch, Live
+from .launch import Check, Finished, Launch, Live, parts
 from .packed import Packed
 from .place import Placement
 from .program_text import ProgramText

@@ -11,7 +11,7 @@ from array import array
 
 from ..devices.cpu import bridge
 from ..devices.cpu.assembly.player_words import CHANGED, PLAN, ROW
-from ..devices.cpu.assembly.settle_words import EMPTY
+from ..devices.cpu.assembly.settle_words import EMPTY, FAILED
 from ..devices.cpu.foundry import machine_code
 from ..devices.cpu.memory import allocate
 from ..engine.front_parts import slot_offset
@@ -70,7 +70,8 @@ class Replay:
             "pools": _address(self._pools), "slots": _address(self._slots),
             "pool_count": len(others), "kept": _address(self._kept), "kept_count": len(kept),
             "table": program.table_address, "failed": program.failed_address,
-            "work": program.work, "code": program.entry, "type": id(Tensor),
+            "work": program.work, "threshold": bridge.GIL_THRESHOLD, "code": program.entry,
+            "type": id(Tensor),
         }
         self._plan = array("q", [said[name] for name in PLAN])
         self.address = _address(self._plan)
@@ -93,11 +94,11 @@ class Replay:
         made: list = []
         values: list[Tensor] = []
         while refused := self.native(self.address, id(made), id(values), 0):
+            if refused == FAILED:
+                program.refuse()
             if refused != EMPTY:
                 return refused
             made.append(allocate(self.sizes[len(made)]))
-        if program.failed[0]:
-            program.refuse()
         return dict(zip(self.handed, values, strict=True))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .epilogue import Finished
+from .launch import Finished
 
 _HERE = __file__.rpartition("compiler")[0]
 
@@ -24,8 +24,9 @@ class Report:
     def __init__(self, name: str) -> None:
         self.name = name
         self.calls = self.captured = 0
-        self.twice = False              # whether gradients are differentiated in turn
+        self.twice = 0                  # how often gradients were to be differentiated in turn
         self.ends: dict = {}            # step -> (reason, line)
+        self.last: set = set()          # segments that nothing was ever called in
         self.breaks: dict = {}          # (op, reason) -> line
         self.programs: list = []        # (step, program or None)
 

@@ -19,6 +19,7 @@ from .repeated import multiplied_once
 from .simplify import needed
 
 _ROOTS = ("buffer", "outside", "constant")
+_WAYS = 7   # other calls that are tried where the one expected is not made
 
 
 class Result:
@@ -79,30 +80,25 @@ class Several:
 class Chain:
     """All launches that were recorded from one start, and the memory they work on."""
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, recorder) -> None:
         self.first = first                  # steps of the graph made since then are its own
-        self.launches = Packed()
+        self.launches: Packed = recorder.packed
         self.numbers: list[float] = []      # that calls were given
         self.results: list[Result] = []
-        self.buffers: list[int] = []
-        self.constants: list[bytes] = []
-        self.filled: dict[int, bytes] = {}
+        self.buffers: list[int] = recorder.buffers
+        self.constants: list[bytes] = recorder.constants
+        self.filled: dict[int, bytes] = recorder.filled
         self.keep: list = []
         self.homes: list = []               # where tensors from outside lay, see overlap.py
         self.expected = False               # whether calls are remembered, to be told at a glance
-
-    def add(self, recorder) -> None:
-        """Take over what one op launched."""
-        self.buffers, self.constants = recorder.buffers, recorder.constants
-        self.filled = recorder.filled
-        self.launches.extend(recorder.launches)
+        self.rewrites = False               # whether an op changes what another one made
 
 
 class Variant:
     """A program for one set of tensors that outlive the segment."""
 
-    __slots__ = ("bases", "eagerly", "held", "live", "program", "saved", "shares", "wanting",
-                 "written")
+    __slots__ = ("bases", "eagerly", "held", "kept", "live", "program", "saved", "shares",
+                 "wanting", "written")
 
     def __init__(self, program: Any, live: list, written: list[int], wanting: list[int],
                  saved: list[int], eagerly: bool = False, shares: tuple | list = (),
@@ -116,6 +112,7 @@ class Variant:
         self.shares = shares        # how others lie in memory that it changes
         self.bases = bases          # (value, what it is a view of, whether that knows of it)
         self.held = held            # values that somebody besides the trace holds
+        self.kept: list | None = None   # which results ways back read, see graph_steps.py
 
 
 class Stop:
@@ -193,12 +190,18 @@ class Step:
         return self.stop
 
     def lead_to(self, step: Step | None) -> None:
-        """Another call is expected after this one."""
+        """What is expected after this call: this one, or else one of the others made here."""
         self.next = step
-        record = None if step is None else step.record
-        self.leads = 0 if record is None else record.address
+        others = () if self.branches is None else self.branches.values()
+        records = [s.record for s in (step, *[s for s in others if s is not step][:_WAYS])
+                   if s is not None and s.record is not None]
+        after = 0
+        for record in reversed(records):
+            record.or_else(after)
+            after = record.address
+        self.leads = after
         if self.record is not None:
-            self.record.lead_to(record)
+            self.record.lead_to(after)
 
     def final(self) -> list[Result]:
         """Every value on the path, as it is at the end of it."""

@@ -11,7 +11,7 @@ from array import array
 from types import CellType
 
 from ..devices.cpu import bridge
-from ..devices.cpu.assembly.settle_words import EMPTY, PLAN
+from ..devices.cpu.assembly.settle_words import EMPTY, FAILED, PLAN
 from ..devices.cpu.foundry import machine_code
 from ..devices.cpu.memory import allocate
 from ..engine.front_parts import slot_offset
@@ -116,11 +116,11 @@ class Settling:
             program.put_numbers(numbers)
         made: list = []
         while answer := self.settle(state, self.address, id(made), 0):
+            if answer == FAILED:
+                program.refuse()
             if answer != EMPTY:
                 return None
             made.append(allocate(program.pools[len(made)][1]))
-        if program.failed[0]:
-            program.refuse()
         return made
 
 

@@ -7,7 +7,7 @@ differ in is compared here, and whatever is not quite as it was is left to `Scri
 from __future__ import annotations
 
 from ..core import device as places
-from ..devices.cpu.assembly.settle_words import EMPTY
+from ..devices.cpu.assembly.settle_words import EMPTY, FAILED
 from ..devices.cpu.memory import allocate
 from ..engine.eager import module_changes
 from ..engine.modes import inferring, modes
@@ -40,7 +40,7 @@ def shortcut(script):
     grad, changes, cast, device = script.grad, script.changes, script.casting, script.device
     expected, bound, goes_back = script.leaves, script.bound, script.goes_back
     program, numbers, sizes = replay.program, replay.numbers, replay.sizes
-    table, failed, native, address = program.table, program.failed, replay.native, replay.address
+    table, native, address = program.table, replay.native, replay.address
     moving = [(replay.first + k, source.number) for k, source in first.moving]
     written = [source.tensor for source in fixed]
     works = [(each.work, each.args, each.kwargs) for each in calls]
@@ -62,11 +62,11 @@ def shortcut(script):
         made: list = []
         values: list = []
         while refused := native(address, id(made), id(values), 0):
+            if refused == FAILED:
+                program.refuse()
             if refused != EMPTY:
                 return None
             made.append(allocate(sizes[len(made)]))
-        if failed[0]:
-            program.refuse()
         for x in written:
             x.mem.version += 1
         for work, args, kwargs in works:

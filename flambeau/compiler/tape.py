@@ -25,6 +25,7 @@ from ..engine.access import extremes_code
 from ..engine.node import fronts
 from ..engine.tensor import forget_plans
 from .launch import Check, Launch, Live, Place
+from .packed import Packed
 
 
 class Break(Exception):
@@ -126,7 +127,11 @@ class Recorder:
 
     def __init__(self) -> None:
         return_heap()  # which makes room for what is learnt
-        self.launches: list[Launch | Check] = []
+        self.packed = Packed()                  # all launches of the path, and of the op at work
+        self._kept = self.packed.mark()         # where those begin
+        self.changed: set[int] = set()          # memory from outside that it has written
+        self.rewrites = False                   # whether it has written to buffers of ops before
+        self._own = 0                           # the first buffer of its own
         self.buffers: list[int] = []            # sizes in bytes
         self.outside = 0                        # how many pieces of memory are from outside
         self.constants: list[bytes] = []
@@ -134,7 +139,8 @@ class Recorder:
         self.filled: dict[int, bytes] = {}
         self.reason: str | None = None
         self._starts: list[int] = []
-        self._ranges: dict[int, tuple[int, Place, int]] = {}
+        # What is at a start: a buffer, or (the end, a place, where that is) of outside memory.
+        self._ranges: dict[int, int | tuple[int, Place, int]] = {}
         self._shared: dict = {}                 # what many launches have in common
         self._written: set[tuple[str, int]] = set()
         self._checked: dict[tuple[str, int], set] = {}  # memory -> indices there, and their bounds
@@ -162,11 +168,17 @@ class Recorder:
 
     # -- memory --------------------------------------------------------------------------------
 
-    def _add_range(self, start: int, end: int, first: Place, origin: int) -> None:
-        """Memory from start to end belongs to a place, which is at the origin."""
+    def _add_range(self, start: int, what: int | tuple[int, Place, int]) -> None:
         if start not in self._ranges:
             bisect.insort(self._starts, start)
-        self._ranges[start] = (end, first, origin)
+        self._ranges[start] = what
+
+    def _range(self, start: int) -> tuple[int, Place, int]:
+        """Where the memory ends that begins here, and the place it belongs to, with its address."""
+        what = self._ranges[start]
+        if isinstance(what, tuple):
+            return what
+        return start + self.buffers[what], Place(("buffer", what), 0), start
 
     def taken(self, mem, nbytes: int) -> None:
         """A block of memory was taken: a new buffer, of the bytes that were asked for."""
@@ -176,10 +188,8 @@ class Recorder:
             self._bury()
         mem.free = self._dead
         self._taken.add(id(mem))
-        nbytes = max(1, nbytes)
-        self._add_range(mem.address, mem.address + nbytes,
-                        Place(("buffer", len(self.buffers)), 0), mem.address)
-        self.buffers.append(nbytes)
+        self._add_range(mem.address, len(self.buffers))
+        self.buffers.append(max(1, nbytes))
 
     def _bury(self) -> None:
         """Forget where dead blocks are, and let them be used again.
@@ -211,21 +221,22 @@ class Recorder:
         """
         root = ("outside", self.outside)
         self.outside += 1
-        for start, (end, other, first) in list(self._ranges.items()):
+        for start in self._starts:
+            end, other, first = self._range(start)
             if low < end and start < high:
                 if low < start or end < high:
                     del self._ranges[start]
                     self._starts.remove(start)
-                    self._add_range(min(low, start), max(high, end), other, first)
+                    self._add_range(min(low, start), (max(high, end), other, first))
                 return
         if low < high:
-            self._add_range(low, high, Place(root, 0), origin)
+            self._add_range(low, (high, Place(root, 0), origin))
 
     def find(self, address: int) -> Place | None:
         at = bisect.bisect_right(self._starts, address) - 1
         if at < 0:
             return None
-        end, first, origin = self._ranges[self._starts[at]]
+        end, first, origin = self._range(self._starts[at])
         if address >= end:
             return None
         return first if address == origin else Place(first.root, address - origin)
@@ -247,7 +258,10 @@ class Recorder:
 
     def start(self) -> None:
         """Listen."""
-        self.launches, self.reason = [], None
+        self.packed.cut(self._kept)
+        self.changed.clear()
+        self.rewrites, self._own = False, len(self.buffers)
+        self.reason = None
         self.met: set[int] = set()
         storage.takers.append(self.taken)
         storage.readers.append(self.read)
@@ -261,6 +275,28 @@ class Recorder:
         storage.takers.remove(self.taken)
         storage.readers.remove(self.read)
         storage.checkers.remove(self.check)
+
+    @property
+    def launches(self) -> list:
+        """What the op at work, or the last one, has launched."""
+        return self.packed.since(self._kept)
+
+    def keep(self) -> None:
+        """What the last op launched is part of the path."""
+        self._kept = self.packed.mark()
+
+    def close(self) -> None:
+        """There are no more ops."""
+        self.packed.cut(self._kept)
+        self.packed.close()
+
+    def _add(self, launch: Launch | Check) -> None:
+        self.packed.append(launch)
+        for kind, number in launch.writes:
+            if kind == "outside":
+                self.changed.add(number)
+            elif number < self._own:
+                self.rewrites = True
 
     def read(self) -> None:
         """Python looked at values."""
@@ -282,9 +318,9 @@ class Recorder:
         known.add((place, words, low, high))
         ends = [Place(("buffer", len(self.buffers) + k), 0) for k in (0, 1)]
         self.buffers += [8, 8]
-        self.launches.append(Launch(sys.intern(run.__name__), run, KERNELS[run],
-                                    (*ends, place, 0), self._once(words), (0, 1)))
-        self.launches.append(Check(ends[0], ends[1], low, high, refuse))
+        self._add(Launch(sys.intern(run.__name__), run, KERNELS[run], (*ends, place, 0),
+                         self._once(words), (0, 1)))
+        self._add(Check(ends[0], ends[1], low, high, refuse))
 
     def check_anew(self) -> None:
         """What follows runs by itself, later: indices may have been changed by then."""
@@ -295,13 +331,14 @@ class Recorder:
         if threading.get_ident() == self.thread:
             if native.name.startswith("within_"):
                 return 0  # bounds are checked the way that programs can check them too
-            if self.reason is None:
+            # A generator that is drawn from for the first time is made, and seeded, only now.
+            if self.reason is None and native.name != "twister_seed":
                 try:
                     launch = self._launch(native.function, native.name, args)
                 except Break as why:
                     self.reason = str(why)
                 else:
-                    self.launches.append(launch)
+                    self._add(launch)
                     for root in self._checked.keys() & launch.writes:
                         del self._checked[root]
         return native.unwatched(*args)
@@ -352,8 +389,7 @@ class Recorder:
         """A buffer that is read before any launch wrote to it: Python filled it."""
         number = place.root[1]
         if number not in self.filled:
-            start = next(s for s, (_, first, _) in self._ranges.items()
-                         if first.root == place.root)
+            start = next(s for s in self._starts if self._range(s)[1].root == place.root)
             size = self.buffers[number]
             self.filled[number] = b"" if _are_zeros(start, size) else ctypes.string_at(start, size)
         self._written.add(place.root)

@@ -34,15 +34,23 @@ def _uncommon(op, args, kwargs) -> bool:
         getattr(op, "name", "").startswith("as_strided") and len(args) + len(kwargs) > 3)
 
 
-def is_traced(values) -> bool:
-    """Whether there is a traced tensor among some arguments."""
+def tensors_in(values) -> list[Tensor]:
+    """The tensors among some arguments, and in lists and tuples of them."""
+    found: list[Tensor] = []
     for v in values:
         if isinstance(v, Tensor):
-            if v.sig.tag is TRACE:
-                return True
-        elif (v.__class__ is list or v.__class__ is tuple) and is_traced(v):
-            return True
-    return False
+            found.append(v)
+        elif v.__class__ is list or v.__class__ is tuple:
+            found += tensors_in(v)
+    return found
+
+
+def is_traced(args, kwargs) -> bool:
+    """Whether a call is given a traced tensor, and none that answers calls itself, as vmap's do."""
+    tensors = tensors_in(args)
+    if kwargs:
+        tensors += tensors_in(kwargs.values())
+    return any([x.sig.tag is TRACE for x in tensors]) and all([x._has_memory for x in tensors])
 
 
 def is_float_of_numpy(a) -> bool:
@@ -175,9 +183,7 @@ class Tracer(Knowing, Ending):
         expected = self.step.next
         if expected is not None and expected.op is op and self._follows(expected, args, kwargs):
             return (self._hop(expected, self.given),)
-        if not is_traced(args) and not is_traced(kwargs.values()):
-            return None
-        return self._answer(op, args, kwargs)
+        return self._answer(op, args, kwargs) if is_traced(args, kwargs) else None
 
     def factory(self, op, args, kwargs):
         """(result,) of a call that makes a tensor from nothing, else None."""
@@ -340,15 +346,55 @@ class Tracer(Knowing, Ending):
                 step.record = None
                 self.step.lead_to(step)
             self._go_back(step)
-        elif step is None and self.recorder is not None and self.can_go_back(code):
+        elif step is None and self._learns_on() and self.can_go_back(code):
             self.capture_backward(op, key, x, gradient, retain, leaves)
         else:
-            if self.recorder is not None:
-                self.step.grow(key, Refused("the graph reaches beyond this segment"))
-            elif step is None and self.script is not None:
-                self.script.refuse(ANOTHER_PATH)
+            self._beyond_us(step, key)
             self.run_plainly(op.run, x, gradient, retain)
         return True
+
+    def _learns_on(self) -> bool:
+        """Whether what is called now can be recorded after what led here, recorded anew if need be.
+
+        Not where nothing did: then the graph was made before.
+        """
+        return self.recorder is not None or (
+            self.script is None and self.step is not self.root and self.goes_on())
+
+    def _beyond_us(self, step: Step | None, key: tuple) -> None:
+        """A way back that is no part of a program runs by itself."""
+        if self.recorder is not None:
+            self.step.grow(key, Refused("the graph reaches beyond this segment"))
+        elif step is None and self.script is not None:
+            self.script.refuse(ANOTHER_PATH)
+
+    def grad(self, op, args) -> tuple | None:
+        """(gradients,) of tensors whose graph is ours alone; None if they are none of our calls."""
+        if not self.traces():
+            return None
+        found = self.follow(op, args, {}, modes.grad)
+        if found is not None:
+            return (found,)
+        expected = self.step.next
+        if expected is not None and expected.op is op and self._follows(expected, args, {}):
+            return (self._hop(expected, self.given),)
+        self._catch_up()
+        numbers: list[float] = []
+        try:
+            key = self._key(op, args, {}, numbers)
+        except Unkeyed:
+            return None
+        step = self.step.find(key)
+        if step is not None and step.reason is None:
+            if step.chain.expected:
+                self._expect(step, args, {})
+            return (self._hop(step, numbers),)
+        codes = [self.known.get(id(x), -1) for x in args[0]]
+        if step is None and min(codes, default=-1) >= 0 and self._learns_on() and all(
+                [self.twins[k].node is not None and self.can_go_back(k) for k in codes]):
+            return (self.capture(op, args, {}, key, numbers),)
+        self._beyond_us(step, key)
+        return None
 
     def _go_back(self, step: Step) -> None:
         """A way back that is known: leaves have gradients, promised or added to."""
@@ -376,7 +422,7 @@ class Tracer(Knowing, Ending):
     def run_plainly(self, work, *args, **kwargs):
         """Run on real tensors with nothing traced; what comes after starts from its results."""
         if work in _WAYS_BACK and args[_WAYS_BACK[work]]:
-            self.report.twice = True
+            self.report.twice += 1
         self.flush(work)
         return self._real_call(work, args, kwargs, False)
 
@@ -391,8 +437,8 @@ class Tracer(Knowing, Ending):
             result = work(*args, **kwargs)
         finally:
             state.paused, state.words[0] = False, following
-            if not trace_on and self.script is None:
-                self.reached = []  # parameters have most likely been used for the last time
+            if not trace_on and self.script is None and self.root in self.report.last:
+                self.reached = []  # so was it in calls before: nothing is computed from them now
             self._retag()
         if self.script is not None:
             self.trace_on(self.script.called(result, trace_on))
@@ -449,6 +495,8 @@ class Tracer(Knowing, Ending):
             if self.values or self.outside or self.recorder is not None or (
                     self.state.at[0] is not self.root):
                 self.flush("the end")
+            elif self.root.child is None:
+                self.report.last.add(self.root)
         except Exception:
             if finished:
                 raise  # else what the function raised is what counts

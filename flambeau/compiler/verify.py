@@ -13,10 +13,10 @@ from ..core.lazily import np
 from ..engine import backward as bw
 from ..engine import convert
 from ..engine.generator import Generator, default_generator
-from ..engine.node import Edge, Node
 from ..engine.tensor import Tensor, make
 from .epilogue import finished
 from .fuse import fused
+from .graph_steps import ending_at, step_of
 from .launch import Launch
 from .phantom import extent_of, plain
 from .program import Program
@@ -187,21 +187,15 @@ class Back:
     def _gradients(self, tracer, values) -> list | None:
         if not self.outputs or not self.inputs or any(map(_is_watched, self.inputs)):
             return None
-        # What was computed before the segment is not gone back through.
-        steps = {id(node): node for node in map(_node_of, self.inputs) if isinstance(node, Node)}
-        cut = [(node, node.parents) for node in steps.values()]
-        for node, _ in cut:
-            node.parents = ()
         tracer._untag()
         try:
-            return bw.grad([values[k] for k in self.outputs], self.inputs, self.given,
-                           retain_graph=True, allow_unused=True)
+            with ending_at(map(step_of, self.inputs)):
+                return bw.grad([values[k] for k in self.outputs], self.inputs, self.given,
+                               retain_graph=True, allow_unused=True)
         except RuntimeError:  # what was kept has been changed: going back later says the same
             return None
         finally:
             tracer._retag()
-            for node, parents in cut:
-                node.parents = parents
 
     def compare(self, tracer) -> None:
         """Raise if a program goes another way back."""
@@ -221,11 +215,7 @@ class Back:
 
 def _is_watched(x: Tensor) -> bool:
     """Whether somebody would be told of a gradient that is only computed to be compared."""
-    return has_hooks(x) or getattr(_node_of(x), "extra", None) is not None
-
-
-def _node_of(x: Tensor):
-    return x.node.node if type(x.node) is Edge else x.node
+    return has_hooks(x) or getattr(step_of(x), "extra", None) is not None
 
 
 def _cotangent(x: Tensor, dice) -> Tensor:

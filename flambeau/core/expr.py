@@ -267,7 +267,15 @@ def minimum(a, b) -> Expr:
 def _unless_nan(b: Expr, chosen: Expr) -> Expr:
     """One of two numbers, or b where that is NaN; a comparison that chose has kept the other."""
     # CPUs choose in one instruction if the comparison is strict and what it keeps is a.
-    return chosen if b.dtype.kind != "f" else where(b != b, b, chosen)
+    return chosen if b.dtype.kind != "f" or _is_number(b) else where(b != b, b, chosen)
+
+
+def _is_number(e: Expr) -> bool:
+    """Whether an element is seen not to be NaN: a constant, one of those, or a whole number."""
+    if e.head == "select":
+        return all(map(_is_number, e.args[1:]))
+    return e.attr == e.attr if e.head == "const" else (
+        e.head == "cast" and e.args[0].dtype.kind in "biu")
 
 
 def rebuild(e: Expr, args) -> Expr:

@@ -83,11 +83,22 @@ class Kernel(Record):
     # Whether folds may be cut into blocks, for threads; what is folded into many places is not.
     blocks: bool = True
 
+    __slots__ = ("_told",)  # no part of it
+
+    def identity(self) -> tuple:
+        """What tells it from other kernels, worked out once."""
+        try:
+            return self._told  # type: ignore[attr-defined]
+        except AttributeError:
+            told = _identity(self)
+            object.__setattr__(self, "_told", told)
+            return told
+
     def __eq__(self, other) -> bool:
-        return isinstance(other, Kernel) and _identity(self) == _identity(other)
+        return isinstance(other, Kernel) and self.identity() == other.identity()
 
     def __hash__(self) -> int:
-        return hash(_identity(self))
+        return hash(self.identity())
 
     def __str__(self) -> str:
         return listing(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 Ints = tuple[int, ...]
@@ -12,8 +13,9 @@ def contiguous_strides(shape: Ints) -> Ints:
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
-        step *= size if size > 1 else 1
-    return tuple(reversed(strides))
+        if size > 1:
+            step *= size
+    return tuple(strides[::-1])
 
 
 def is_contiguous(shape: Ints, strides: Ints) -> bool:
@@ -43,26 +45,29 @@ def broadcast(op: str, *shapes: Ints) -> Ints:
     rank = max(map(len, shapes), default=0)
     result = [1] * rank
     for shape in shapes:
-        for i in range(1, len(shape) + 1):
-            size = shape[-i]
-            if size != 1 and size != result[-i]:
-                if result[-i] != 1:
+        d = rank
+        for size in reversed(shape):
+            d -= 1
+            if size != 1 and size != result[d]:
+                if result[d] != 1:
                     raise RuntimeError(
-                        f"{op}: The size of tensor a ({result[-i]}) must match the size of tensor "
-                        f"b ({size}) at non-singleton dimension {rank - i}; given shapes "
+                        f"{op}: The size of tensor a ({result[d]}) must match the size of tensor "
+                        f"b ({size}) at non-singleton dimension {d}; given shapes "
                         f"{' and '.join(str(s) for s in shapes)}"
                     )
-                result[-i] = size
+                result[d] = size
     return tuple(result)
 
 
 def expand_strides(shape: Ints, strides: Ints, target: Ints) -> Ints:
     """Strides that repeat a tensor over a larger shape it broadcasts to."""
+    if shape == target:
+        return strides
     lead = len(target) - len(shape)
-    return (0,) * lead + tuple(
+    return (0,) * lead + tuple([
         0 if size == 1 and wanted != 1 else stride
         for size, stride, wanted in zip(shape, strides, target[lead:], strict=True)
-    )
+    ])
 
 
 def wrap_dim(dim: int, rank: int, op: str = "") -> int:
@@ -86,21 +91,34 @@ def wrap_dims(dims, rank: int, op: str = "") -> Ints:
     return wrapped
 
 
-def coalesce(shape: Ints, operands: list[Ints]) -> tuple[Ints, list[Ints]]:
+def coalesce(shape: Sequence[int],
+             operands: Sequence[Sequence[int]]) -> tuple[Ints, list[Ints]]:
     """Merge neighbouring dimensions that every operand steps through as one."""
-    kept = [d for d, size in enumerate(shape) if size != 1]
     sizes: list[int] = []
-    merged: list[list[int]] = [[] for _ in operands]
-    for d in kept:
-        if sizes and all(m[-1] == s[d] * shape[d] for m, s in zip(merged, operands, strict=True)):
-            sizes[-1] *= shape[d]
-            for m, s in zip(merged, operands, strict=True):
-                m[-1] = s[d]
-        else:
-            sizes.append(shape[d])
-            for m, s in zip(merged, operands, strict=True):
-                m.append(s[d])
-    return tuple(sizes), [tuple(m) for m in merged]
+    columns: list[Ints] = []  # the strides of all operands along each merged dimension
+    for size, column in zip(shape, zip(*operands)):
+        if size == 1:
+            continue
+        if sizes:
+            for outer, inner in zip(columns[-1], column):
+                if outer != inner * size:
+                    break
+            else:
+                sizes[-1] *= size
+                columns[-1] = column
+                continue
+        sizes.append(size)
+        columns.append(column)
+    return tuple(sizes), list(zip(*columns)) if columns else [()] * len(operands)
+
+
+def offsets(shape: Ints, strides: Ints, scale: int = 1) -> list[int]:
+    """How far from the first element each one lies, in row-major order."""
+    found = [0]
+    for size, stride in zip(shape, strides, strict=True):
+        step = stride * scale
+        found = [start + i * step for start in found for i in range(size)]
+    return found
 
 
 def loop_order(shape: Ints, operands: list[Ints]) -> list[int]:
@@ -110,6 +128,13 @@ def loop_order(shape: Ints, operands: list[Ints]) -> list[int]:
     outermost comes first, and this is also the order in which a result is laid out.
     """
     order = list(range(len(shape)))
+    outer = None
+    for stride in operands[0] if operands else ():
+        if stride <= 0 or (outer is not None and stride >= outer):
+            break
+        outer = stride
+    else:  # the first tells them all apart, and has them in this order
+        return order
 
     def runs_outside(a: int, b: int) -> int:
         for strides in operands:
@@ -184,22 +209,27 @@ def view_strides(shape: Ints, strides: Ints, wanted: Ints) -> Ints | None:
 
 def infer_size(wanted, count: int) -> Ints:
     """A requested shape with its one -1 worked out, or RuntimeError in torch's words."""
-    shape = [int(s) for s in wanted]
-    holes = [d for d, size in enumerate(shape) if size == -1]
-    if len(holes) > 1:
-        raise RuntimeError("only one dimension can be inferred")
-    bad = next((s for s in shape if s < -1), None)
+    shape = list(map(int, wanted))
+    known, hole, bad = 1, None, None
+    for d, size in enumerate(shape):
+        if size >= 0:
+            known *= size
+        elif size < -1:
+            bad = size if bad is None else bad
+        elif hole is not None:
+            raise RuntimeError("only one dimension can be inferred")
+        else:
+            hole = d
     if bad is not None:
         raise RuntimeError(f"invalid shape dimension {bad}")
-    known = prod(s for s in shape if s != -1)
-    if holes:
+    if hole is not None:
         if known == 0 and count == 0:
             raise RuntimeError(f"cannot reshape tensor of {count} elements into shape {shape} "
                                "because the unspecified dimension size -1 can be any value "
                                "and is ambiguous")
         if known == 0 or count % known:
             raise RuntimeError(f"shape '{shape}' is invalid for input of size {count}")
-        shape[holes[0]] = count // known
+        shape[hole] = count // known
     elif known != count:
         raise RuntimeError(f"shape '{shape}' is invalid for input of size {count}")
     return tuple(shape)

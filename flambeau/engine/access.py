@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 from math import prod
 
 from ..core import dtype as dt
@@ -36,42 +37,68 @@ class Program:
     __slots__ = ("last", "layout", "run")
 
     def __init__(self, shape, parts, stores, params=()):
-        sizes, strides = shape, [p.strides for p in parts]
-        if not any(ex.leaves(e, "index") for e in _exprs(stores)):
-            order = sh.loop_order(shape, strides)
-            sizes, strides = sh.coalesce(tuple(shape[d] for d in order),
-                                         [tuple(s[d] for d in order) for s in strides])
+        stored = tuple([(s.operand, s.value, s.coordinates, s.combine) for s in stores])
+        facts = _facts(stored)
+        sizes, strides = tuple(shape), [p.strides for p in parts]
+        if not facts.counts:
+            order = sh.loop_order(sizes, strides)
+            sizes, strides = sh.coalesce([sizes[d] for d in order],
+                                         [[s[d] for d in order] for s in strides])
         if not sizes:
             sizes, strides = (1,), [(0,)] * len(parts)
-        lane = [s[-1] for s in strides]
-        piled = sizes[-1] > 1 and any(s.combine and lane[s.operand] == 0 for s in stores)
-        lanes = "kept" if not piled and _shared(stores, lane, len(sizes) - 1) else "none"
-        operands = tuple(Operand(p.dtype, step_of(s[-1]), p.written)
-                         for p, s in zip(parts, strides, strict=True))
-        self.run = compile_kernel(Kernel(
-            operands, tuple(params), len(sizes), 0, lanes, (("row", tuple(stores)),),
-            indirect=tuple(len(p.own) for p in parts)))
-        words = [prod(sizes), *sizes]
-        for p, s in zip(parts, strides, strict=True):
+        words, operands, indirect = [prod(sizes), *sizes], [], []
+        for p, s in zip(parts, strides):
+            operands.append((p.dtype, step_of(s[-1]), p.written))
+            indirect.append(len(p.own))
             words += [stride * p.dtype.itemsize for stride in s]
         for p in parts:
             words += [stride * p.dtype.itemsize for stride in p.own]
+        lanes = "kept" if facts.has_lanes(sizes, [s[-1] for s in strides]) else "none"
+        self.run = _code(stored, tuple(params), len(sizes), lanes, tuple(operands), tuple(indirect))
         self.layout = array("q", words)
         self.last = self.layout.buffer_info()[0] + 8
 
 
-def _exprs(stores):
-    for store in stores:
-        yield store.value
-        yield from store.coordinates or ()
+class _Facts:
+    """What the stores of a kernel say of its loops, whatever their sizes."""
+
+    __slots__ = ("axes", "combined", "counts", "inputs", "loads")
+
+    def __init__(self, stored: tuple):
+        exprs = [e for _, value, coordinates, _ in stored for e in (value, *(coordinates or ()))]
+        self.counts = any(ex.leaves(e, "index") for e in exprs)
+        self.combined = [operand for operand, *_, combine in stored if combine]
+        told = list(_coordinates(stored))
+        self.axes = {axis for c in told for axis in ex.leaves(c, "index")}
+        self.inputs = {k for c in told for k in ex.leaves(c, "input")}
+        self.loads = any(ex.leaves(c, "load") for c in told)
+
+    def has_lanes(self, sizes, lane: list[int]) -> bool:
+        """Whether neighbours along the innermost loop have all coordinates in common, and a place
+        of their own to be added to."""
+        if sizes[-1] > 1 and any([lane[k] == 0 for k in self.combined]):
+            return False
+        return not self.loads and len(sizes) - 1 not in self.axes and not any(
+            [lane[k] for k in self.inputs])
 
 
-def _coordinates(stores):
+_facts = lru_cache(maxsize=4096)(_Facts)
+
+
+@lru_cache(maxsize=4096)
+def _code(stored: tuple, params: tuple, loops: int, lanes: str, operands: tuple, indirect: tuple):
+    """The machine code for all shapes that are walked like this."""
+    stores = tuple([Store(*s) for s in stored])
+    return compile_kernel(Kernel(tuple([Operand(*o) for o in operands]), params, loops, 0, lanes,
+                                 (("row", stores),), indirect=indirect))
+
+
+def _coordinates(stored: tuple):
     """Every expr that says where something is read or written."""
     seen, stack = set(), []
-    for store in stores:
-        yield from store.coordinates or ()
-        stack.append(store.value)
+    for _, value, coordinates, _ in stored:
+        yield from coordinates or ()
+        stack.append(value)
     while stack:
         e = stack.pop()
         if e not in seen:
@@ -79,13 +106,6 @@ def _coordinates(stores):
             if e.head == "load":
                 yield from e.args
             stack.extend(e.args)
-
-
-def _shared(stores, lane_strides, axis: int) -> bool:
-    """Whether neighbours along the innermost loop have all coordinates in common."""
-    return all(axis not in ex.leaves(c, "index") and not ex.leaves(c, "load") and
-               all(lane_strides[k] == 0 for k in ex.leaves(c, "input"))
-               for c in _coordinates(stores))
 
 
 # -- bounds ---------------------------------------------------------------------------------------

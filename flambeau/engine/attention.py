@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..core import dtype as dt
 from ..core import shape as sh
-from ..core.lazily import Lazily, np
+from ..core.lazily import Lazily
 from ..ops.declare import engine, registry
 from .eager import new_table
 from .fresh import empty
@@ -105,12 +105,10 @@ def _dense_like(sig: Signature, breadth: int) -> Signature:
     return signature(sig.dtype, shape, tuple(strides), sig.device)
 
 
-def _heads(sig: Signature, repeat: int = 1):
+def _heads(sig: Signature, repeat: int = 1) -> list[int]:
     """The byte offset of each head, each repeated for a group of queries' heads."""
-    total = np.zeros((), np.int64)
-    for n, step in zip(sig.shape[:-2], sig.strides[:-2], strict=True):
-        total = total[..., None] + np.arange(n, dtype=np.int64) * step
-    return np.repeat(total.reshape(-1), repeat) * sig.dtype.itemsize
+    found = sh.offsets(tuple(sig.shape)[:-2], sig.strides[:-2], sig.dtype.itemsize)
+    return found if repeat == 1 else [at for at in found for _ in range(repeat)]
 
 
 def _spread(mask, lead, length: int, source: int):
@@ -174,10 +172,11 @@ def _layout(q, k, v, mask, causal, scale, keep_p, group, backward, given) -> ker
         columns["mask"] = _heads(mask)
     for name, sig in {"q": q, "k": k, "v": v, **given}.items():
         numbers[name] = sig.strides[-2] * size
-        columns.setdefault(name, _heads(sig, group if name in ("dk", "dv") else 1))
-    none = np.zeros(heads, np.int64)
-    rows = np.stack([columns.get(name, none) for name in kernel.COLUMNS], 1)
-    return kernel.Layout(work >> 4, numbers, rows.tolist())
+        if name not in columns:
+            columns[name] = _heads(sig, group if name in ("dk", "dv") else 1)
+    none = [0] * heads
+    rows = zip(*[columns.get(name, none) for name in kernel.COLUMNS], strict=True)
+    return kernel.Layout(work >> 4, numbers, rows)
 
 
 class AttentionBack:

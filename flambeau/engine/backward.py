@@ -6,7 +6,7 @@ import sys
 
 from ..core.device import META
 from ..core.lazily import np
-from .eager import engine, extent, lazily_traced, plainly
+from .eager import engine, extent, lazily_traced, plainly, tracers
 from .fresh import empty
 from .modes import modes
 from .node import Node, Walk, edge_of
@@ -97,7 +97,7 @@ def first_gradients(tensors, gradients, name: str) -> list:
 
 def _same_place(g: Tensor) -> Tensor:
     """Another tensor over the same bytes: what the caller holds is never taken as a gradient."""
-    if g.node is LEAF or g.is_sparse:
+    if not g._has_memory or g.node is LEAF or g.is_sparse:
         return g
     again = make(g.sig, g.mem, g.ptr)
     again.node = g.node
@@ -189,6 +189,11 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
          only_inputs=True, allow_unused=None, is_grads_batched=False, materialize_grads=False):
     """Gradients of outputs with respect to inputs, returned and not accumulated."""
     if lazily_traced():
+        found = None if is_grads_batched else tracers[-1].grad(GRAD, (
+            _tuple(outputs), _tuple(inputs), None if grad_outputs is None else _tuple(grad_outputs),
+            retain_graph, create_graph, only_inputs, allow_unused, False, materialize_grads))
+        if found is not None:
+            return found[0]
         return plainly(grad, outputs, inputs, grad_outputs, retain_graph, create_graph,
                        only_inputs, allow_unused, is_grads_batched, materialize_grads)
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
@@ -221,6 +226,19 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
                 g = g if changed is None else changed
         found.append(g)
     return tuple(found)
+
+
+def _tuple(tensors) -> tuple:
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+
+class _Grad:
+    """`grad` as traces see it: a call like that of an op."""
+
+    name, run = "grad", staticmethod(grad)
+
+
+GRAD = _Grad()
 
 
 def _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused):

@@ -13,7 +13,7 @@ from ..core.device import CPU, META, resolve
 from ..core.lazily import np
 from . import convert, inplace
 from . import pointwise as pw
-from .eager import Named, engine, intercepted, same_every_time, tracers
+from .eager import Named, engine, intercepted, named, same_every_time, tracers
 from .fresh import empty as raw_empty
 from .modes import INFERENCE, modes
 from .storage import allocate, grow, takers
@@ -485,13 +485,13 @@ def like_signature(name: str, x, dtype, device, memory_format):
 def in_trace(name: str, run, args, kwargs):
     """(result,) of a draw that is part of a compiled call, else None."""
     given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
-    return tracers[-1].factory(Named(name, run), args, given)
+    return tracers[-1].factory(named(name, run), args, given)
 
 
 def in_words(name: str, run, args, kwargs):
-    """(result,) of a call that an argument answers which is no tensor, else None."""
+    """(result,) of a call that an argument answers which is no plain tensor, else None."""
     given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
-    return intercepted(Named(name, run), args, given)
+    return intercepted(named(name, run), args, given)
 
 
 def drawing(draw):
@@ -507,7 +507,7 @@ def drawing(draw):
         try:
             return draw(*args, **kwargs)
         except TypeError:  # what is no tensor may answer for itself
-            found = intercepted(Named(name, drawn), args, kwargs)
+            found = intercepted(named(name, drawn), args, kwargs)
             if found is None:
                 raise
             return found[0]
@@ -521,8 +521,9 @@ def _like(name: str, value):
     def create(input, *, dtype=None, layout=None, device=None, pin_memory=False,
                requires_grad=False, memory_format=None):
         if type(input) is not Tensor:
-            found = intercepted(Named(name, create), (input,), {
-                "dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format})
+            found = in_words(name, create, (input,), {
+                "dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format,
+                "requires_grad": requires_grad})
             if found is not None:
                 return found[0]
         sig = like_signature(name, input, dtype, device, memory_format)
@@ -545,8 +546,9 @@ def full_like(input, fill_value, *, dtype=None, layout=None, device=None, pin_me
               requires_grad=False, memory_format=None):
     """A new tensor of one value, like `input` otherwise."""
     if not isinstance(input, Tensor):
-        found = intercepted(Named("full_like", full_like), (input, fill_value), {
-            "dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format})
+        found = in_words("full_like", full_like, (input, fill_value), {
+            "dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format,
+            "requires_grad": requires_grad})
         if found is not None:
             return found[0]
     sig = like_signature("full_like", input, dtype, device, memory_format)

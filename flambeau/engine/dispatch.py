@@ -9,6 +9,7 @@ from ..core.numbers import plain_call
 from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction, View
 from . import (
     added,
+    aligned,  # noqa: F401  native routines
     convolve,
     cuts,
     deposit,
@@ -27,6 +28,7 @@ from . import (
     pooling,
     resampling,
     rows,
+    systems,  # noqa: F401  native routines
 )
 from .called import called_front
 from .eager import engine, intercepted, plug_pointwise, tracers

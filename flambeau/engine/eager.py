@@ -15,7 +15,7 @@ from typing import Any
 from ..core import dtype as dt
 from ..devices.cpu.remember import TABLES, new_table
 from ..ops.declare import Pointwise, engine
-from . import number_first
+from . import number_first, way_back
 from . import pointwise as pw
 from .caller import ours
 from .fresh import empty
@@ -33,7 +33,7 @@ def _forget_all() -> None:
 forget_plans.append(_forget_all)
 
 
-compile_front = pw.compile_text
+compile_front = way_back.compile_text
 
 
 def alias(out: Tensor) -> Tensor:
@@ -165,14 +165,15 @@ def plain_call(op: Pointwise, args: tuple):
     found = intercepted(op, args, {})
     if found is not None:
         return found[0]
-    args = tuple(operand(op, a) for a in args)
-    if all(not isinstance(a, Tensor) for a in args):
+    args = tuple([operand(op, a) for a in args])
+    key = tuple([a.sig if isinstance(a, Tensor) else a for a in args])
+    if not any([isinstance(k, Signature) for k in key]):
         args = from_numbers(op, args)
-    first, *rest = [_slot(op, a.sig if isinstance(a, Tensor) else a) for a in args]
+        key = (args[0].sig, *args[1:])
+    first, *rest = [_slot(op, k) for k in key]
     table = op.plans if not rest else op.plans.setdefault(first, {})
     plan = table.get(rest[0] if rest else first)
     if plan is None:
-        key = tuple(a.sig if isinstance(a, Tensor) else a for a in args)
         plan = _own_kin(op, key)
     if plan is None:
         same_place(op, args)
@@ -192,7 +193,7 @@ def _slot(op, key):
 
 
 def baked_defaults(op) -> tuple:
-    return tuple((name, ("=", op.defaults.get(name))) for name in op.attributes)
+    return tuple([(name, ("=", op.defaults.get(name))) for name in op.attributes])
 
 
 def _own_kin(op: Pointwise, key):
@@ -218,23 +219,25 @@ def _serves_kin(op: Pointwise, key, plan) -> bool:
     """Keep a plan for every shape of this kind, if one kernel serves them all.
 
     Operands of one shape, contiguous or one element repeated, and a result that has the signature
-    of one of them: then native fronts need no plan of a shape's own.
+    of one of them: then native fronts need no plan of a shape's own. Who comes here with another
+    shape, and not by them, gets one.
     """
     out, packed = plan[0], plan[5]
-    sigs = [k for k in key if isinstance(k, Signature)]
-    if packed is None or plan.walk is None or not plan.walk.dense or out not in sigs or any(
-            s.kin is None or s.shape != out.shape for s in sigs):
+    if packed is None or plan.walk is None or not plan.walk.dense or out not in key:
+        return False
+    for k in key:
+        if isinstance(k, Signature) and (k.kin is None or k.shape != out.shape):
+            return False
+    first, *rest = _kin_slots(op, key)
+    table, last = (op.kin_plans.setdefault(first, {}), rest[0]) if rest else (op.kin_plans, first)
+    if last in table:
         return False
     packed[4] = next(i for i, k in enumerate(key) if k is out)
-    first, *rest = _kin_slots(op, key)
-    if rest:
-        op.kin_plans.setdefault(first, {})[rest[0]] = plan
-    else:
-        op.kin_plans[first] = plan
+    table[last] = plan
     return True
 
 
-pw.plug = plug_pointwise
+way_back.plug = plug_pointwise
 
 
 def operand(op, a):
@@ -271,10 +274,10 @@ def from_numbers(op: Pointwise, args: tuple) -> tuple:
 
 def same_place(op, args) -> None:
     """All tensors on one device; a 0-d one may come from the CPU."""
-    places = {a.sig.device for a in args if isinstance(a, Tensor) and a.sig.rank}
-    if len(places) > 1:
+    places = [a.sig.device for a in args if isinstance(a, Tensor) and a.sig.rank]
+    if len(places) > 1 and len({*places}) > 1:
         raise RuntimeError(f"{op.name}: Expected all tensors to be on the same device, but found "
-                           f"at least two devices, {' and '.join(sorted(map(str, places)))}!")
+                           f"at least two devices, {' and '.join(sorted(map(str, {*places})))}!")
 
 
 def pointwise_call(op: Pointwise, args: tuple, attributes: dict):
@@ -310,7 +313,7 @@ def _planned_call(op: Pointwise, args: tuple, attributes: dict, alike: tuple | N
     found = intercepted(op, args, attributes)
     if found is not None:
         return found[0]
-    args = tuple(operand(op, a) for a in args)
+    args = tuple([operand(op, a) for a in args])
     keyed, numbers = pw.split_attributes(op, attributes)
     key = tuple([a.sig if isinstance(a, Tensor) else
                  (type(a), a) if op.bakes(a) else type(a) for a in args]), keyed
@@ -379,14 +382,13 @@ def flat_numbers(op, args, numbers) -> list:
 
 def record_pointwise(op, out, back, args, attributes) -> None:
     nodes = [a.node if isinstance(a, Tensor) else None for a in args]
-    if back is None or not modes.grad or all(n is None for n in nodes):
+    if back is None or not modes.grad or all([n is None for n in nodes]):
         return
-    wanting = sum(1 << i for i, n in enumerate(nodes) if n is not None)
+    wanting = sum([1 << i for i, n in enumerate(nodes) if n is not None])
     keep = back.keep[wanting]
     kept = [a if keep >> i & 1 or not isinstance(a, Tensor) else None for i, a in enumerate(args)]
     kept.append(alias(out) if keep >> len(args) & 1 else None)
-    parents = tuple(edge_of(a) if isinstance(a, Tensor) and a.node is not None else None
-                    for a in args)
+    parents = tuple([None if n is None else edge_of(a) for a, n in zip(args, nodes)])
     node = attach(out, back, parents, tuple(kept))
     if attributes:
         node.more("attributes").update(attributes)
@@ -508,6 +510,12 @@ class Named:
         return hash(self.name)
 
 
+@functools.cache
+def named(name: str, run) -> Named:
+    """One and the same for every call: native code tells calls by what they are calls of."""
+    return Named(name, run)
+
+
 #: types of arguments that are known to let every call be
 PLAIN: set[type] = {Tensor, int, float, bool, complex, str, type(None), dt.dtype}
 
@@ -586,7 +594,8 @@ def intercepted(op: Any, args, kwargs):
         found = tracers[-1](op, args, kwargs)
         if found is not None:
             return found
-    if not kwargs and PLAIN.issuperset(map(type, args)):
+    if PLAIN.issuperset(map(type, args)) and (
+            not kwargs or PLAIN.issuperset(map(type, kwargs.values()))):
         return None
     for ask in interceptors:
         found = ask(op, args, kwargs)

@@ -54,18 +54,18 @@ class _Fetch:
 
     __slots__ = ("check", "count", "frame", "high", "last", "out", "program", "run")
 
-    def __init__(self, x: Signature, index: Signature, frame, dim: int, shape=None):
+    def __init__(self, x: Signature, index: Signature, frame, dim: int, by_rows: bool, shape=None):
         self.frame, self.high = frame, x.shape[dim]
+        self.check, self.count = within(index.dtype.name), index.numel
+        if by_rows:
+            size = x.dtype.itemsize
+            self.program = taking.Rows(index.numel, x.numel // self.high * size,
+                                       x.strides[0] * size)
+            self.run, self.last = taking.function(index.dtype.name), self.program.address
+            self.out = signature(x.dtype, shape or frame.loops)
+            return
         out, self.run, self.last, _, self.program = selection.reading(frame, x)
         self.out = out if shape is None else signature(out.dtype, shape)
-        self.check, self.count = within(index.dtype.name), index.numel
-
-    def by_rows(self, x: Signature, index: Signature) -> _Fetch:
-        """The same, copying row by row."""
-        size = x.dtype.itemsize
-        self.program = taking.Rows(index.numel, x.numel // x.shape[0] * size, x.strides[0] * size)
-        self.run, self.last = taking.function(index.dtype.name), self.program.address
-        return self
 
 
 def _by_index(label: str, frame_of):
@@ -81,9 +81,8 @@ def _by_index(label: str, frame_of):
             frame = frame_of(x, dim, index)
             if frame is None:
                 return None
-            plan = _Fetch(x.sig, index.sig, frame, dim)
             whole = frame_of is _rows_frame and dim == 0 and _has_whole_rows(x.sig)
-            return plan.by_rows(x.sig, index.sig) if whole else plan
+            return _Fetch(x.sig, index.sig, frame, dim, whole)
 
         def front(*args, out=None, **named):
             if out is not None:
@@ -163,8 +162,8 @@ def _embedding(op: Op, otherwise):
                 and _usable(weight.sig, index.sig) and weight.sig.rank == 2 and weight.sig.numel):
             return None
         flat = selection.flat_rows(index.sig, tuple(weight.sig.shape))
-        plan = _Fetch(weight.sig, index.sig, flat, 0, (*index.sig.shape, weight.sig.shape[1]))
-        return plan.by_rows(weight.sig, index.sig) if _has_whole_rows(weight.sig) else plan
+        return _Fetch(weight.sig, index.sig, flat, 0, _has_whole_rows(weight.sig),
+                      (*index.sig.shape, weight.sig.shape[1]))
 
     def front(input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
               scale_grad_by_freq=False, sparse=False):
@@ -178,9 +177,7 @@ def _embedding(op: Op, otherwise):
         except AttributeError:
             return otherwise(*given)
         if plan is None:
-            result = otherwise(*given)
-            plans[input.sig, weight.sig] = planned(input, weight) or False
-            return result
+            plan = plans[input.sig, weight.sig] = planned(input, weight) or False
         if plan is False or max_norm is not None or checkers or Tensor not in PLAIN or (
                 padding_idx is not None and not -plan.high <= padding_idx < plan.high) or (
                 not plan.check(input.ptr, plan.count, 0, plan.high)):

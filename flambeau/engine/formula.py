@@ -7,8 +7,8 @@ from types import FunctionType
 from ..ops.declare import Op
 from .modes import modes
 from .node import Edge, again, edge_of, kept_values, new_node
-from .pointwise import backward_name, reattached
 from .tensor import Tensor, make
+from .way_back import backward_name, reattached
 
 #: what torch calls the first parameters, whatever a declaration calls them
 SYNONYMS = {"input": 0, "self": 0, "other": 1}

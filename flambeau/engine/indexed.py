@@ -12,9 +12,9 @@ from .access import Part, Program
 from .eager import PLAIN, engine, intercepted, new_table, tracers
 from .formula import bind
 from .fresh import empty
-from .pointwise import backward_name
 from .tensor import Signature, Tensor, signature
 from .views import recorded
+from .way_back import backward_name
 
 
 class Reader:

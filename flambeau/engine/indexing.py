@@ -27,7 +27,7 @@ from .node import fronts
 from .selection import Frame, Selection, put_, reading, taken, taken_again
 from .storage import checkers
 from .tensor import Tensor, signature
-from .views import MISSING, take, view_plan
+from .views import take, view_plan
 
 _plans = new_table()   # (signature, (integer,)) -> plan, which native code looks up
 _signature = attrgetter("sig")
@@ -39,33 +39,34 @@ _basic = new_table()   # (signature, index made hashable) -> plan
 
 def _walk(x, key):
     """Shape, strides and offset of what a tuple of integers, slices, None and Ellipsis asks for."""
-    taken = sum(1 for k in key if k is not None and k is not Ellipsis)
+    taken = len(key) - key.count(None) - key.count(Ellipsis)
     if taken > x.rank:
         raise _too_many(x)
     shape, strides, offset, d = [], [], 0, 0
+    sizes, steps = tuple(x.shape), x.strides
     for k in key:
         if k is None:
             shape.append(1)
-            strides.append(x.shape[d] * x.strides[d] if d < x.rank else 1)
+            strides.append(sizes[d] * steps[d] if d < x.rank else 1)
         elif k is Ellipsis:
             skipped = x.rank - taken
-            shape.extend(x.shape[d:d + skipped])
-            strides.extend(x.strides[d:d + skipped])
+            shape.extend(sizes[d:d + skipped])
+            strides.extend(steps[d:d + skipped])
             d, taken = d + skipped, x.rank
         elif type(k) is int:
-            n = x.shape[d]
+            n = sizes[d]
             if not -n <= k < n:
                 raise IndexError(f"index {k} is out of bounds for dimension {d} with size {n}; the "
                                  f"tensor has shape {tuple(x.shape)}")
-            offset += k % n * x.strides[d]
+            offset += k % n * steps[d]
             d += 1
         else:
-            start, count = bounds(k[1], k[2], k[3], x.shape[d])
+            start, count = bounds(k[1], k[2], k[3], sizes[d])
             shape.append(count)
-            strides.append(x.strides[d] * k[3])
-            offset += start * x.strides[d] if count else 0
+            strides.append(steps[d] * k[3])
+            offset += start * steps[d] if count else 0
             d += 1
-    return (*shape, *x.shape[d:]), (*strides, *x.strides[d:]), offset
+    return (*shape, *sizes[d:]), (*strides, *steps[d:]), offset
 
 
 def _too_many(x) -> IndexError:
@@ -103,6 +104,8 @@ basic.run = _run_basic
 
 
 _INTEGERS = {int}
+#: stands for dimensions that a mask covers besides its first
+MISSING = object()
 
 
 def getitem(x: Tensor, index):
@@ -125,6 +128,11 @@ def getitem(x: Tensor, index):
     if key is not None:
         plan = _basic.get((x.sig, key))
         return _run_basic(x, key) if plan is None else take(x, plan)
+    if x.sig.tag is None and any([isinstance(k, Tensor) and k.sig.tag is not None
+                                  for k in (index if type(index) is tuple else (index,))]):
+        answered = intercepted(getitem_op, (x, index), {})
+        if answered is not None:
+            return answered[0]
     found = _picked(x, (index,) if isinstance(index, Tensor) else index)
     if found is not None:
         return found
@@ -214,7 +222,7 @@ def _pick(sig, chosen: Selection):
         return None
     checks = [(within(k.dtype.name), k.numel, sig.shape[d])
               for d, k in zip(frame.dims, frame.kinds, strict=True)]
-    out, run, last, numbers, _ = frame.programs.setdefault(sig, reading(frame, sig))
+    out, run, last, numbers, _ = reading(frame, sig)
     return None if run is None else (frame, checks, out, run, last, numbers)
 
 

@@ -31,7 +31,7 @@ def _inverse(sigs: tuple[Signature, Signature], bound: dict):
     return None if failed else [out, info]
 
 
-def _has_code(sig: Signature) -> bool:
+def has_code(sig: Signature) -> bool:
     return sig.device is CPU and sig.tag is None and sig.dtype.name in KINDS and sig.numel > 0 and (
         max(sig.shape[-2:]) <= MOST)
 
@@ -47,7 +47,7 @@ def _lower(sig: Signature, infos: Signature, x: Tensor, upper: bool = False):
 
 def _cholesky_ex(sigs: tuple[Signature, Signature], bound: dict):
     """The routine of cholesky_ex."""
-    if not _has_code(sigs[0]):
+    if not has_code(sigs[0]):
         return None
     return _lower(*sigs, plain_values(bound["A"], sigs[0].dtype), bool(bound["upper"]))
 
@@ -64,10 +64,11 @@ def _cholesky(op: Op, otherwise):
                 modes.grad and x.node is not None):
             return otherwise(*args, **named)
         sig = x.sig
-        if sig.rank != 2 or not sig.contiguous or sig.shape[0] != sig.shape[1] or (
-                not _has_code(sig)):
+        if sig.rank < 2 or not sig.contiguous or sig.shape[-2] != sig.shape[-1] or (
+                not has_code(sig)):
             return otherwise(x)
-        found = _lower(sig, _one_info, x)
+        infos = _one_info if sig.rank == 2 else signature(dt.int32, tuple(sig.shape[:-2]))
+        found = _lower(sig, infos, x)
         return otherwise(x) if found is None else found[0]
 
     front.__name__, front.__doc__ = op.name, op.doc
@@ -75,21 +76,6 @@ def _cholesky(op: Op, otherwise):
 
 
 _one_info = signature(dt.int32, ())
-
-
-def _qr(sigs: tuple[Signature, Signature], bound: dict):
-    """The routine of qr, where Q has as many columns as the smaller side."""
-    wanted, given = sigs[1], bound["A"].sig
-    m, n = given.shape[-2:]
-    k = min(m, n)
-    if bound["mode"] == "r" or wanted.shape[-2] != k or not _has_code(given):
-        return None
-    x, q, r = plain_values(bound["A"], given.dtype), empty(sigs[0]), empty(wanted)
-    doubles, own = factors.room_for_qr(m, n)
-    spare, count = empty(signature(dt.float64, (doubles,))), given.numel // (m * n)
-    factors.qr(given.dtype.name)(q.ptr, r.ptr, x.ptr, spare.ptr, own, k, m, n, count,
-                                 count * m * n * k)
-    return [q, r]
 
 
 #: products in one triangular solution up to which substitution is sooner done than BLAS is called
@@ -115,6 +101,6 @@ def _triangle(sig: Signature, bound: dict):
     return out
 
 
-NATIVE["inv_ex"], NATIVE["cholesky_ex"], NATIVE["qr"] = _inverse, _cholesky_ex, _qr
+NATIVE["inv_ex"], NATIVE["cholesky_ex"] = _inverse, _cholesky_ex
 NATIVE["solve_triangular"] = _triangle
 FRONTS = {"cholesky": _cholesky}

@@ -10,7 +10,7 @@ from ..core.kernel import Operand
 
 #: strides along the lanes that kernels know; any other is "s"
 STEPS = {1: "1", 0: "0", -1: "-1"}
-
+DENSE = frozenset(("0", "1"))
 
 #: elements of a row that is too short for lanes along it, and rows that are enough for lanes across
 SHORT, MANY_ROWS = 31, 32
@@ -24,13 +24,17 @@ class Walk:
 
     def __init__(self, kept, reduced, strides, itemsizes, lanes_reduced: bool):
         self.kept, self.reduced, self.strides = len(kept), len(reduced), strides
-        self.sizes = (*kept, *reduced)
+        self.sizes = sizes = kept + reduced
         self.lanes = "reduced" if lanes_reduced else "kept"
-        lane = len(self.sizes) - 1 if lanes_reduced else len(kept) - 1
-        self.steps = tuple(step_of(s[lane] if s else 0) for s in strides)
-        self.dense = not reduced and len(kept) == 1 and {*self.steps} <= {"0", "1"}
-        flat = [s * size for row, size in zip(strides, itemsizes, strict=True) for s in row]
-        self.words = array("q", [prod(self.sizes), *self.sizes, *flat])
+        lane = len(sizes if lanes_reduced else kept) - 1
+        words, steps = [prod(sizes), *sizes], []
+        for row, itemsize in zip(strides, itemsizes):
+            steps.append(STEPS.get(row[lane], "s"))
+            for stride in row:
+                words.append(stride * itemsize)
+        self.steps = tuple(steps)
+        self.dense = not reduced and len(kept) == 1 and DENSE.issuperset(steps)
+        self.words = array("q", words)
         self.address = self.words.buffer_info()[0] + 8
 
     @property
@@ -49,11 +53,15 @@ def step_of(stride: int) -> str:
     return STEPS.get(stride, "s")
 
 
-def pointwise_walk(shape, strides, itemsizes) -> Walk:
-    """Loops over every element; the first operand is the one written."""
-    order = sh.loop_order(shape, strides)
-    shape = tuple(shape[d] for d in order)
-    strides = [tuple(s[d] for d in order) for s in strides]
+def pointwise_walk(shape, strides, itemsizes, in_order: bool = False) -> Walk:
+    """Loops over every element; the first operand is the one written.
+
+    `in_order` says that all operands are known to be walked forwards as they are.
+    """
+    if not in_order:
+        order = sh.loop_order(shape, strides)
+        shape = [shape[d] for d in order]
+        strides = [[s[d] for d in order] for s in strides]
     sizes, merged = sh.coalesce(shape, strides)
     if not sizes:
         sizes, merged = (1,), [(1,)] * len(strides)
@@ -67,31 +75,27 @@ def reduction_walk(shape, dims, strides, itemsizes, ordered: bool = False,
     `ordered` keeps the reduced dimensions in their own order, for folds that count positions. Rows
     of at most `short` elements, which would leave lanes idle, have lanes across many of them.
     """
-    source = strides[-1]
-    kept = [d for d in range(len(shape)) if d not in dims]
-    inner = list(dims)
-
-    def arranged(axes, sort):
-        if sort:
-            axes = sorted(axes, key=lambda d: -abs(source[d]))
-        sizes, merged = sh.coalesce(tuple(shape[d] for d in axes),
-                                    [tuple(s[d] for d in axes) for s in strides])
-        return sizes, merged
-
-    kept_sizes, kept_strides = arranged(kept, True)
-    inner_sizes, inner_strides = arranged(inner, not ordered)
-    at = len(strides) - 1
-    along = bool(inner_sizes) and inner_strides[at][-1] == 1
-    across = bool(kept_sizes) and kept_strides[at][-1] == 1 and kept_sizes[-1] >= 4
+    source, count = strides[-1], len(strides)
+    kept = sorted([d for d in range(len(shape)) if d not in dims], key=lambda d: -abs(source[d]))
+    inner = dims if ordered or len(dims) == 1 else sorted(dims, key=lambda d: -abs(source[d]))
+    kept_sizes, kept_strides = _merged(shape, strides, kept)
+    inner_sizes, inner_strides = _merged(shape, strides, inner)
+    along = bool(inner_sizes) and inner_strides[-1][-1] == 1
+    across = bool(kept_sizes) and kept_strides[-1][-1] == 1 and kept_sizes[-1] >= 4
     if along and len(inner_sizes) == 1 and inner_sizes[0] <= short and kept_sizes and (
             kept_sizes[-1] >= MANY_ROWS):
         along, across = False, True
     if not kept_sizes:
-        kept_sizes, kept_strides = (1,), [(0,)] * len(strides)
+        kept_sizes, kept_strides = (1,), [(0,)] * count
     if not inner_sizes:
-        inner_sizes, inner_strides = (1,), [(0,)] * len(strides)
-    merged = [k + i for k, i in zip(kept_strides, inner_strides, strict=True)]
+        inner_sizes, inner_strides = (1,), [(0,)] * count
+    merged = [k + i for k, i in zip(kept_strides, inner_strides)]
     return Walk(kept_sizes, inner_sizes, merged, itemsizes, along or not across)
+
+
+def _merged(shape, strides, axes) -> tuple[sh.Ints, list[sh.Ints]]:
+    """Sizes and strides of some dimensions, merged where they can be."""
+    return sh.coalesce([shape[d] for d in axes], [[s[d] for d in axes] for s in strides])
 
 
 def operands_of(walk: Walk, dtypes, written: int = 1) -> tuple[Operand, ...]:

@@ -16,6 +16,7 @@ from ..ops.declare import Op
 from .eager import engine, intercepted, new_table, same_place, tracers
 from .formula import bind, flat, record, tensors_of, wants_gradient
 from .fresh import empty
+from .modes import modes
 from .storage import adopt
 from .tensor import Signature, Tensor, make, signature
 
@@ -30,7 +31,8 @@ def library_front(op: Op):
         if key is not None and (found := known.get(key)) is not None:
             ruled, rest = found
             bound = dict(zip(op.names, args, strict=False))
-            bound.update(kwargs)
+            if kwargs:
+                bound.update(kwargs)
             bound.update(rest)
             return finished(bound, ruled)
         answered = intercepted(op, args, kwargs)
@@ -50,9 +52,9 @@ def library_front(op: Op):
 
     def finished(bound: dict, ruled: Ruled):
         outs = _computed(op, bound, ruled)
-        if op.formula is not None and wants_gradient(tensors_of(op, bound)):
+        if op.formula is not None and modes.grad and wants_gradient(tensors_of(op, bound)):
             record(op, bound, outs)
-        return engine.named(op, outs) if isinstance(outs, (tuple, list)) else outs
+        return outs if isinstance(outs, Tensor) else engine.named(op, outs)
 
     return front
 

@@ -6,6 +6,7 @@ if it is only one, how many do something out of the ordinary, and which ones inf
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import Any
@@ -61,27 +62,51 @@ class Modes(threading.local):
         own[name] = value
         if "leaving" not in own:
             own["leaving"] = _Leaving(threading.get_ident())
-        if name == "grad":
-            (_off.discard if value else _off.add)(own["leaving"].thread)
-            _tell_off()
-        else:
-            odd = self.inference or self.anomaly or bool(self.pack)
-            (odd_threads.add if odd else odd_threads.discard)(own["leaving"].thread)
-            (inferring.add if self.inference else inferring.discard)(own["leaving"].thread)
-            _tell_odd()
+        thread = own["leaving"].thread
+        with _Telling.lock:
+            if name == "grad":
+                (_off.discard if value else _off.add)(thread)
+                _tell_off()
+            else:
+                odd = self.inference or self.anomaly or bool(self.pack)
+                (odd_threads.add if odd else odd_threads.discard)(thread)
+                (inferring.add if self.inference else inferring.discard)(thread)
+                _tell_odd()
+
+
+class _Telling:
+    """One thread at a time changes what native fronts are told; it may be interrupted by the
+    collector, which lets go of threads that have ended."""
+
+    lock = threading.RLock()
 
 
 def _tell_off() -> None:
-    Native.off_count.value = count = len(_off)
-    if count == 1:
+    if len(_off) == 1:  # before the count: a single thread off is never looked for under another's
         (Native.off_ident.value,) = _off
+    Native.off_count.value = len(_off)
 
 
 def _tell_odd() -> None:
-    known = [*inferring][:len(Native.inferring) - 1]
-    for i, thread in enumerate([len(known), *known]):
-        Native.inferring[i] = thread
+    """In one go, as other threads read while they hold the GIL: a slice is set without letting
+    it go. Where there is no room for all, the counts differ and fronts ask Python."""
+    told = Native.inferring
+    threads = tuple(inferring)[:len(told) - 1]
+    told[:len(threads) + 1] = [len(threads), *threads]
     Native.special.value = len(odd_threads)
+
+
+def _begin_in_child() -> None:
+    """After a fork there is one thread: the others' switches, and their hold of the lock, end."""
+    _Telling.lock = threading.RLock()
+    for group in (_off, odd_threads, inferring):
+        group.intersection_update((threading.get_ident(),))
+    _tell_off()
+    _tell_odd()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
 
 
 def is_watched() -> bool:
@@ -103,10 +128,11 @@ class _Leaving:
     def __del__(self, ending=sys.is_finalizing):
         if ending():  # the names of this module may be gone already
             return
-        for group in (_off, odd_threads, inferring):
-            group.discard(self.thread)
-        _tell_off()
-        _tell_odd()
+        with _Telling.lock:
+            for group in (_off, odd_threads, inferring):
+                group.discard(self.thread)
+            _tell_off()
+            _tell_odd()
 
 
 modes = Modes()

@@ -10,6 +10,7 @@ Their text is in the folder front_text; here they are loaded and handed out.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 from array import array
@@ -161,6 +162,11 @@ def pack(address: int, last: int, kind: int) -> array:
     return array("q", [address, last, kind, -1, 0])
 
 
-def set_keep(packed: array, keep) -> None:
+def set_keep(packed: array, keep: tuple[int, ...]) -> None:
     """One byte, of what to keep, for each set of operands that want a gradient."""
-    packed[3] = sum(bits << (8 * i) for i, bits in enumerate(keep[:4]))
+    packed[3] = _joined(keep)
+
+
+@functools.cache
+def _joined(keep: tuple[int, ...]) -> int:
+    return sum(bits << (8 * i) for i, bits in enumerate(keep[:4]))

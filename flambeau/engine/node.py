@@ -211,7 +211,7 @@ def _described(parent):
 
 def again(g: Tensor) -> Tensor:
     """Another tensor over the same bytes: whoever owns bytes alone may change them."""
-    if g.node is LEAF or g.is_sparse:  # a leaf is known by the tensor itself
+    if not g._has_memory or g.node is LEAF or g.is_sparse:  # a leaf is known by the tensor itself
         return g
     same = make(g.sig, g.mem, g.ptr)
     same.node = g.node

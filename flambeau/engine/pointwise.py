@@ -6,8 +6,6 @@ the way back). It is made once for each op and combination of signatures.
 
 from __future__ import annotations
 
-import itertools
-import linecache
 from functools import lru_cache
 from typing import Any
 
@@ -21,27 +19,10 @@ from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..ops.declare import Pointwise
 from . import native
 from .layout import Walk, operands_of, pointwise_walk
-from .modes import modes
-from .node import again, kept_values
-from .tensor import Signature, Tensor, make, signature
+from .tensor import Signature, signature
+from .way_back import Back, Derived, FixedBack, param_dtype, shared_back
 
 NUMBERS = frozenset((float, int, bool, complex))
-
-
-def compile_text(source: str, name: str, scope: dict):
-    """Generated Python, visible to debuggers and tracebacks."""
-    filename = f"<{name} {next(_texts)}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    exec(compile(source, filename, "exec"), scope)
-    return scope[name]
-
-
-_texts = itertools.count()
-
-
-def plug(op: Pointwise) -> None:
-    """Gives a derived op its front; the eager path puts its own here."""
-    raise RuntimeError("the eager path is not loaded")
 
 
 def common_dtype(operands) -> dt.dtype:
@@ -88,7 +69,7 @@ def _element(op, dtypes, operating, attributes, written: dt.dtype):
         elif isinstance(d, tuple):
             leaf = ex.const(d[1], compute)
         else:
-            kind = _param_dtype(d, compute)
+            kind = param_dtype(d, compute)
             leaf = ex.param(len(params), kind)
             params.append(kind)
         args.append(ex.cast(leaf, compute) if k in op.promoted else leaf)
@@ -97,39 +78,13 @@ def _element(op, dtypes, operating, attributes, written: dt.dtype):
         if isinstance(given, tuple):
             values[name] = given[1]
         else:
-            kind = _param_dtype(given, compute)
+            kind = param_dtype(given, compute)
             values[name] = ex.param(len(params), kind)
             params.append(kind)
     value = op.element(args, values)
     if not isinstance(value, ex.Expr):
         value = ex.const(value, written.compute)
     return ex.cast(value, written.compute), tuple(params)
-
-
-def _param_dtype(kind: type, compute: dt.dtype) -> dt.dtype:
-    """In what dtype a number is handed to a kernel that computes in another."""
-    if compute.kind in "fc" and kind is not complex:
-        return compute.to_real()
-    if kind is complex:
-        return compute.to_complex() if compute.kind == "f" else compute
-    if kind is float:
-        return dt.float64
-    return dt.bool_ if kind is bool and compute is dt.bool_ else dt.int64
-
-
-@lru_cache(maxsize=8192)
-def _kernel(op, dtypes, operating, attributes, written, steps, kept, dense):
-    value, params = _element(op, dtypes, operating, attributes, written)
-    tensors = [d for d in dtypes if isinstance(d, dt.dtype)]
-    walk = _Steps(steps)
-    kernel = Kernel(operands_of(walk, [written, *tensors]), params, kept, 0, "kept",
-                    (("row", (Store(0, value),)),), dense)
-    return compile_kernel(kernel)
-
-
-class _Steps:
-    def __init__(self, steps):
-        self.steps = steps
 
 
 def _nothing(*_):
@@ -152,35 +107,104 @@ def split_attributes(op: Pointwise, attributes: dict):
     return tuple(keyed), numbers
 
 
+class Typed:
+    """An op on operands of given dtypes: all that is decided the same for every shape of them."""
+
+    __slots__ = ("attributes", "back", "codes", "copies", "dtypes", "kind", "op", "operating",
+                 "ruled", "written")
+
+    def __init__(self, op: Pointwise, operands: tuple, attributes: tuple, into: dt.dtype | None):
+        sigs = [o for o in operands if isinstance(o, Signature)]
+        self.op, self.attributes, self.dtypes = op, attributes, dtype_keys(op, operands)
+        self.operating = operating_dtype(op, operands) if sigs or into is None else into
+        self.ruled = op.written_dtype or result_dtype(op, self.operating)
+        self.written = self.ruled if into is None else into
+        self.kind = number_kind(op, operands, self.operating)
+        self.copies = op.name == "clone" and sigs[0].dtype is self.written
+        flows = self.written.kind in "fc" and any(s.dtype.kind in "fc" for s in sigs)
+        self.back = shared_back(op, self.operating, self.dtypes, attributes, self.written) if (
+            flows) else None
+        self.codes: dict[tuple, Any] = {}  # by how operands step along the lanes, and loops
+
+    def code(self, walk: Walk):
+        """The machine code for all shapes that are walked like this."""
+        key = walk.steps, walk.kept
+        found = self.codes.get(key)
+        if found is None:
+            value, params = _element(self.op, self.dtypes, self.operating, self.attributes,
+                                     self.written)
+            tensors = [d for d in self.dtypes if isinstance(d, dt.dtype)]
+            found = self.codes[key] = compile_kernel(Kernel(
+                operands_of(walk, [self.written, *tensors]), params, walk.kept, 0, "kept",
+                (("row", (Store(0, value),)),), walk.dense))
+        return found
+
+    def back_of(self, operands: tuple, out: Signature) -> Back | None:
+        """How to go back from a result to these operands, or None where no gradient flows."""
+        if self.back is None:
+            return None
+        shape = out.shape
+        for o in operands:
+            if isinstance(o, Signature) and o.shape != shape:
+                return FixedBack(self.back, tuple([
+                    o.shape if isinstance(o, Signature) and o.shape != shape else None
+                    for o in operands]))
+        return self.back
+
+
+_typed: dict[tuple, Typed] = {}
+
+
+def typed(op: Pointwise, operands: tuple, attributes: tuple, into: dt.dtype | None) -> Typed:
+    """What an op decides by the dtypes of its operands (and which are 0-d), and by numbers."""
+    key: list = [op, attributes, into, dt.default_float()]
+    for o in operands:
+        if isinstance(o, Signature):
+            key += o.dtype, o.rank == 0
+        else:
+            key += type(o), o if op.bakes(o) else None
+    known = tuple(key)
+    found = _typed.get(known)
+    if found is None:
+        found = _typed[known] = Typed(op, operands, attributes, into)
+    return found
+
+
 def plan(op: Pointwise, operands: tuple, attributes: tuple, into: Signature | None = None):
     """The plan of an op on operands (signatures, or numbers), with split attributes."""
     sigs = [o for o in operands if isinstance(o, Signature)]
-    operating = operating_dtype(op, operands) if sigs or into is None else into.dtype
-    written = op.written_dtype or result_dtype(op, operating)
+    case = typed(op, operands, attributes, None if into is None else into.dtype)
     shape = sh.broadcast(op.said, *[s.shape for s in sigs])
-    where = META if any(s.device is META for s in (*sigs, into or sigs[0])) else CPU
+    meta = False if into is None else into.device is META
+    regular = True  # whether all of them are walked forwards as they are
+    for s in sigs:
+        meta = meta or s.device is META
+        regular = regular and s.regular
     if into is None:
-        lying = sh.result_strides(shape, [(s.shape, s.strides) for s in sigs])
-        out = signature(written, shape, lying, where)
+        lying = None if regular else sh.result_strides(shape, [(s.shape, s.strides) for s in sigs])
+        out = signature(case.written, shape, lying, META if meta else CPU)
     else:
-        out = _check_target(op, into, shape, written)
-        written = into.dtype
-    if where is META or out.numel == 0:
-        run, last, walk = _nothing, 0, None
-    else:
-        strides = [out.strides] + [sh.expand_strides(s.shape, s.strides, out.shape) for s in sigs]
-        walk = pointwise_walk(out.shape, strides,
-                              [out.dtype.itemsize, *(s.dtype.itemsize for s in sigs)])
-        copies = op.name == "clone" and sigs[0].dtype is out.dtype and walk.steps == ("1", "s")
-        turn = transpose.turn_of(walk.sizes, *walk.strides, out.dtype.itemsize) if copies else None
-        if turn is None:
-            run = _kernel(op, dtype_keys(op, operands), operating, attributes, written, walk.steps,
-                          walk.kept, walk.dense)
-            last = walk.last
-        else:
-            run, last = turn.run, turn.last
-    back = way_back(op, operands, attributes, operating, out)
-    return finished(out, run, last, back, number_kind(op, operands, None), walk)
+        out = _check_target(op, into, shape, case.ruled)
+        regular = regular and out.regular
+    run, last, walk = _nothing, 0, None
+    if out.numel and not meta:
+        run, last, walk = _walked(case, out, sigs, regular)
+    return finished(out, run, last, case.back_of(operands, out), case.kind, walk)
+
+
+def _walked(case: Typed, out: Signature, sigs: list[Signature], regular: bool):
+    """(machine code, its last argument, the walk that keeps the layout)."""
+    shape = tuple(out.shape)
+    strides, itemsizes = [out.strides], [out.dtype.itemsize]
+    for s in sigs:
+        strides.append(sh.expand_strides(s.shape, s.strides, shape))
+        itemsizes.append(s.dtype.itemsize)
+    walk = pointwise_walk(shape, strides, itemsizes, regular)
+    if case.copies and walk.steps == ("1", "s"):
+        turn = transpose.turn_of(walk.sizes, *walk.strides, out.dtype.itemsize)
+        if turn is not None:
+            return turn.run, turn.last, walk
+    return case.code(walk), walk.last, walk
 
 
 def finished(out: Signature, run, last: int, back, kind, walk: Walk | None = None) -> Plan:
@@ -196,7 +220,7 @@ def finished(out: Signature, run, last: int, back, kind, walk: Walk | None = Non
     return Plan((out, out.pop, run, last, back, packed, free, (out,)), walk)
 
 
-def number_kind(op, operands, _) -> int | None:
+def number_kind(op, operands, operating: dt.dtype) -> int | None:
     """How a kernel takes its number: 0 there is none, 1 as a double, 2 as an integer, 3 baked."""
     numbers = [o for o in operands if not isinstance(o, Signature)]
     if len(operands) > 2 or any(isinstance(o, complex) for o in numbers):
@@ -205,8 +229,7 @@ def number_kind(op, operands, _) -> int | None:
         return 0
     if op.bakes(numbers[0]):
         return 3
-    return 1 if _param_dtype(type(numbers[0]), operating_dtype(op, operands).compute).kind in (
-        "fc") else 2
+    return 1 if param_dtype(type(numbers[0]), operating.compute).kind in "fc" else 2
 
 
 class Plan(tuple):
@@ -247,303 +270,3 @@ def _check_target(op, into: Signature, shape, written) -> Signature:
             "refers to a single memory location. Please clone() the tensor before performing the "
             "operation.")
     return into
-
-
-# -- the way back --------------------------------------------------------------------------------
-
-
-class Derived(Pointwise):
-    """The gradient of a pointwise op with respect to one operand: itself a pointwise op.
-
-    Its operands are those of g, the op's operands and its result that the formula reads.
-    """
-
-    rule = dt.SAME
-    promoted = ()
-    inplace = False
-    formula = None
-    attributes: list
-    baked: frozenset
-
-    def __init__(self, of: Pointwise, i: int, operating, dtypes, out: dt.dtype, target: dt.dtype,
-                 used, constants):
-        self.name = self.said = f"{of.name}_backward{i}"
-        self.of, self.i, self.compute = of, i, operating
-        self.dtypes, self.out_dtype, self.written_dtype = dtypes, out, target
-        self.used, self.constants = used, constants
-        self.attributes, self.defaults, self.baked = of.attributes, of.defaults, of.baked
-        self.baked_values = frozenset()
-        self.operands = ["g" if k == 0 else "result" if k == -1 else f"x{k}" for k in used]
-        self.method = False
-        self.doc = f"d {of.name} / d operand {i}"
-        self.backward_name = None
-
-    def bakes(self, value) -> bool:
-        return False
-
-    def element(self, args, attributes):
-        leaves = dict(zip(self.used, args, strict=True))
-        return _pulled(self.of, self.i, self.compute, self.dtypes, self.out_dtype, leaves,
-                       attributes, self.constants)
-
-    def node(self, *args, **attributes):
-        value = self.element(list(args), attributes)
-        return ex.make(self, args, tuple(sorted(attributes.items())), value.dtype)
-
-
-def _pulled(op, i, operating, dtypes, out, leaves, attributes, constants):
-    """The gradient expr of operand i; leaves: 0 is g, k+1 operand k, and -1 the result."""
-    compute = operating.compute
-    args = []
-    for k, d in enumerate(dtypes):
-        if isinstance(d, tuple):
-            args.append(ex.const(d[1], compute))
-        else:
-            leaf = leaves.get(k + 1)
-            if leaf is None:
-                leaf = ex.make("state", (), 2000 + k, d.compute if isinstance(d, dt.dtype)
-                               else _param_dtype(d, compute))
-            args.append(ex.cast(leaf, compute) if k in op.promoted else leaf)
-    result = leaves.get(-1)
-    if result is None:
-        result = ex.make("state", (), 3000, out.compute)
-    return op.pull(i, leaves[0], tuple(args), result, attributes)
-
-
-#: (derived op, what it reads) where the result does not move with an operand
-ZERO = (None, ())
-
-
-class Back:
-    """How a pointwise op on given dtypes goes back; shared by all its shapes."""
-
-    __slots__ = ("_entries", "attributes", "dtypes", "keep", "known", "op", "operating", "out",
-                 "pull", "waiting")
-
-    def __init__(self, op, operating, dtypes, attributes, out):
-        self.op, self.operating, self.dtypes = op, operating, dtypes
-        self.attributes, self.out, self.known = attributes, out, ()
-
-    def __getattr__(self, name):
-        """What recording needs is worked out when something is first recorded."""
-        if name == "_entries":
-            self._entries = [self._entry(i) for i in range(len(self.dtypes))]
-            return self._entries
-        if name == "keep":
-            self.keep = self._keepers()
-            self._announce()
-            return self.keep
-        if name == "pull":  # straight generated code for the common case
-            self.pull = self._direct()
-            return self.pull
-        if name == "waiting":
-            self.waiting = []
-            return self.waiting
-        raise AttributeError(name)
-
-    def enlist(self, packed) -> None:
-        """A plan whose native front wants to know what to keep, once that is known."""
-        self.waiting.append(packed)
-        if "keep" in self.known:
-            self._announce()
-
-    def _announce(self) -> None:
-        self.known = ("keep",)
-        if not self.op.attributes or all(isinstance(g, tuple) for _, g in self.attributes):
-            for packed in self.waiting:
-                native.set_keep(packed, self.keep)
-        self.waiting = []
-
-    def name(self) -> str:
-        given = self.op.backward_name
-        if type(given) is dict:  # by which operands are tensors, and which numbers
-            form = "".join("t" if isinstance(d, dt.dtype) else "n" for d in self.dtypes)
-            return given.get(form) or default_name(self.op)
-        return given or default_name(self.op)
-
-    def __repr__(self) -> str:
-        return self.name()
-
-    def _entry(self, i: int):
-        """(derived op, what it reads) for operand i, or None if nothing flows there."""
-        d = self.dtypes[i]
-        if not (isinstance(d, dt.dtype) and d.kind in "fc"):
-            return None
-        probes = {0: ex.make("state", (), 4000, self.out.compute)}
-        for k, d_k in enumerate(self.dtypes):
-            if not isinstance(d_k, tuple):
-                kind = d_k.compute if isinstance(d_k, dt.dtype) else _param_dtype(
-                    d_k, self.operating.compute)
-                probes[k + 1] = ex.make("state", (), 4001 + k, kind)
-        probes[-1] = ex.make("state", (), 4999, self.out.compute)
-        values = {name: (given[1] if isinstance(given, tuple) else ex.make(
-            "state", (), 5000 + n, _param_dtype(given, self.operating.compute)))
-            for n, (name, given) in enumerate(self.attributes)}
-        pulled = _pulled(self.op, i, self.operating, self.dtypes, self.out, probes, values, None)
-        if pulled is None:
-            return ZERO
-        states = ex.leaves(pulled, "state")
-        used = [k for k in sorted(probes) if probes[k].attr in states]
-        if 0 not in used:
-            return ZERO
-        order = [0] + [k for k in used if k != 0]
-        if pulled is probes[0] and self.out is d:
-            return None, (0,)  # handed on as it is
-        derived = Derived(self.op, i, self.operating, self.dtypes, self.out, self.dtypes[i],
-                          order, None)
-        plug(derived)
-        return derived, tuple(order)
-
-    def _keepers(self) -> list[int]:
-        """For each set of operands that want a gradient (as bits), what to keep (as bits)."""
-        n = len(self.dtypes)
-        found = []
-        for wanting in range(1 << n):
-            bits = 0
-            for i in range(n):
-                if wanting >> i & 1 and self._entries[i] is not None:
-                    for k in self._entries[i][1]:
-                        if k:
-                            bits |= 1 << (n if k == -1 else k - 1)
-            found.append(bits)
-        return found
-
-    def carefully(self, node, g):
-        """The same for every case: packed tensors, attributes, derivatives of derivatives."""
-        kept = kept_values(node)
-        numbers = node.extra["attributes"] if node.extra and "attributes" in node.extra else {}
-        results = []
-        for i, parent in enumerate(node.parents):
-            entry = self._entries[i] if parent is not None else None
-            if entry is None:
-                results.append(None)
-                continue
-            derived, order = entry
-            if derived is None:
-                results.append(again(g) if order else self._zero(i, g))
-                continue
-            args = [g if k == 0 else self._result(node, kept) if k == -1 else kept[k - 1]
-                    for k in order]
-            results.append(derived.run(*args, **numbers))
-        return results
-
-    def _direct(self):
-        """Straight code for this op's gradients, with the checks of what was kept."""
-        n = len(self.dtypes)
-        if any(not isinstance(given, tuple) for _, given in self.attributes):
-            return self.carefully
-        lines = ["def pull(node, g):", "    kept = node.kept", "    parents = node.parents",
-                 "    versions = node.versions", "    try:"]
-        scope: dict = {"carefully": self.carefully, "again": again}
-        for i in range(n):
-            lines += [f"        {line}" for line in self._direct_part(i, scope)]
-        lines += [f"        return {', '.join(f'part{i}' for i in range(n))},",
-                  "    except (AttributeError, TypeError):  # nothing kept any more, or packed",
-                  "        return carefully(node, g)"]
-        return compile_text("\n".join(lines) + "\n", "pull", scope)
-
-    def _direct_part(self, i: int, scope: dict) -> list[str]:
-        entry, n = self._entries[i], len(self.dtypes)
-        if entry is None:
-            return [f"part{i} = None"]
-        derived, order = entry
-        if entry is ZERO:
-            scope["zero"] = self._zero
-            return [f"part{i} = zero({i}, g) if parents[{i}] is not None else None"]
-        if derived is None:  # handed on; but the same object only once
-            before = any(e is not None and e[0] is None and e[1] for e in self._entries[:i])
-            value = "(again(g) if part0 is not None else g)" if before else "g"
-            return [f"part{i} = {value} if parents[{i}] is not None else None"]
-        scope[f"run{i}"] = derived.run
-        changed, args = [], ["g"]
-        for k in order[1:]:
-            at = n if k == -1 else k - 1
-            args.append(f"kept[{at}]")
-            if k == -1 or isinstance(self.dtypes[k - 1], dt.dtype):
-                changed.append(f"kept[{at}].mem.version != versions[{at}]")
-        lines = [f"if parents[{i}] is None:", f"    part{i} = None"]
-        if changed:
-            lines += [f"elif {' or '.join(changed)}:", "    return carefully(node, g)"]
-        return [*lines, "else:", f"    part{i} = run{i}({', '.join(args)})"]
-
-    def _zero(self, i: int, g: Tensor) -> Tensor:
-        return self.op.engine.full(g.sig.shape, 0, self.dtypes[i], g.sig.device)
-
-    def _result(self, node, kept):
-        return reattached(kept[len(self.dtypes)], node)
-
-    def saved(self, node, name):
-        kept = kept_values(node)
-        names = {**{n: k for k, n in enumerate(self.op.operands)}, "result": len(kept) - 1,
-                 "self": 0, "other": min(1, len(kept) - 1)}
-        return kept[names[name]]
-
-
-class FixedBack(Back):
-    """The same where operands were broadcast: their gradients are summed to their shapes."""
-
-    __slots__ = ("fix", "shared")
-
-    def __init__(self, shared: Back, fix):
-        super().__init__(shared.op, shared.operating, shared.dtypes, shared.attributes, shared.out)
-        self.shared, self.fix = shared, fix
-
-    def __getattr__(self, name):
-        if name in ("_entries", "keep"):
-            value = getattr(self.shared, name)
-            setattr(self, name, value)
-            if name == "keep":
-                self._announce()
-            return value
-        return super().__getattr__(name)
-
-    def _direct(self):
-        spread = self.shared.pull
-        return lambda node, g: self._summed(spread(node, g))
-
-    def carefully(self, node, g):
-        return self._summed(self.shared.carefully(node, g))
-
-    def _summed(self, parts) -> list:
-        sum_to = self.op.engine.sum_to
-        return [part if part is None or shape is None else sum_to(part, shape)
-                for part, shape in zip(parts, self.fix, strict=True)]
-
-
-def reattached(out: Tensor, node) -> Tensor:
-    """A kept result as part of the graph again, for derivatives of derivatives."""
-    if not modes.grad:
-        return out
-    same = make(out.sig, out.mem, out.ptr)
-    same.node = node
-    return same
-
-
-_BACKS: dict[tuple, Back] = {}
-
-
-def way_back(op, operands, attributes, operating, out: Signature) -> Back | None:
-    """The Back of an op on these operands, or None where no gradient flows."""
-    if out.dtype.kind not in "fc" or not any(
-            isinstance(o, Signature) and o.dtype.kind in "fc" for o in operands):
-        return None
-    dtypes = dtype_keys(op, operands)
-    key = (op, operating, dtypes, attributes, out.dtype)
-    back = _BACKS.get(key)
-    if back is None:
-        back = _BACKS[key] = Back(op, operating, dtypes, attributes, out.dtype)
-    if all(not isinstance(o, Signature) or o.shape == out.shape for o in operands):
-        return back
-    fix = tuple(o.shape if isinstance(o, Signature) and o.shape != out.shape else None
-                for o in operands)
-    return FixedBack(back, fix)
-
-
-def backward_name(op) -> str:
-    return getattr(op, "backward_name", None) or default_name(op)
-
-
-def default_name(op) -> str:
-    words = op.name.split("_") if getattr(op, "where", "") != "linalg" else [
-        "linalg", *op.name.split("_")]
-    return "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"

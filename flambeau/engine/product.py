@@ -68,20 +68,21 @@ class Side:
             shape, strides = ((1, *shape), (0, *strides)) if left else ((*shape, 1), (*strides, 0))
         self.batch, self.steps = shape[:-2], strides[:-2]
         self.rows, self.cols = shape[-2:]
-        self.strides = strides[-2:]
+        self.strides, self.regular = strides[-2:], sig.regular
 
     def folded(self) -> Side:
         """All but the last dimension as rows, if they lie evenly."""
         if not self.batch:
             return self
         shape = (*self.batch, self.rows)
-        steps = (*self.steps, self.strides[0])
-        sizes, merged = sh.coalesce(shape, [steps])
-        if len(sizes) > 1 or 0 in shape:
-            return self
+        rows, down = prod(shape), self.strides[0]
+        if not self.regular or not rows:
+            sizes, merged = sh.coalesce(shape, [(*self.steps, down)])
+            if len(sizes) > 1 or not rows:
+                return self
+            down = merged[0][0] if sizes else down
         self.batch, self.steps = (), ()
-        self.rows = prod(shape)
-        self.strides = (merged[0][0] if sizes else 1, self.strides[1])
+        self.rows, self.strides = rows, (down if rows > 1 else 1, self.strides[1])
         return self
 
 
@@ -161,16 +162,11 @@ def _offsets(a: Side, b: Side, size: int, itemsize: int, addend=()) -> list:
     if not a.batch and not b.batch:
         return [(0, 0, 0, 0)]
     batch = sh.broadcast("matmul", a.batch, b.batch)
-    rows = np.zeros((prod(batch), 4), np.int64)
-    columns = [(0, sh.expand_strides(a.batch, a.steps, batch)),
-               (1, sh.expand_strides(b.batch, b.steps, batch)), (3, addend)]
-    for column, steps in columns:
-        total = np.zeros(batch, np.int64)
-        for d, step in enumerate(steps):
-            total += (np.arange(batch[d]) * step).reshape((-1,) + (1,) * (len(batch) - d - 1))
-        rows[:, column] = total.reshape(-1)
-    rows[:, 2] = np.arange(len(rows)) * size
-    return (rows * itemsize).tolist()
+    count = prod(batch)
+    return list(zip(sh.offsets(batch, sh.expand_strides(a.batch, a.steps, batch), itemsize),
+                    sh.offsets(batch, sh.expand_strides(b.batch, b.steps, batch), itemsize),
+                    range(0, count * size * itemsize, size * itemsize),
+                    sh.offsets(batch, addend, itemsize) if addend else [0] * count, strict=True))
 
 
 def _readable(x: Tensor, left: bool) -> Tensor:

@@ -6,7 +6,6 @@ import struct
 import sys
 from array import array
 from functools import lru_cache
-from math import prod
 from operator import index
 from typing import Any
 
@@ -94,10 +93,10 @@ def _native_parts(op: Reduction, x: Signature, dim, keepdim, dtype, chosen) -> t
     back = kept = versions = None
     if op.formula is None or sigs[0].dtype.kind not in "fc":
         packed[3] = 0
-    elif not {"x", "out"} & set(op.wanted):
+    elif "x" not in op.wanted and "out" not in op.wanted:
         known = {"g": None, "x_meta": x, "dim": dim, "keepdim": keepdim, "dtype": dtype}
         back = numbered_back(op) if op.numbered and dim is not None else back_of(op)
-        kept = tuple(known[name] for name in op.wanted)
+        kept = tuple([known[name] for name in op.wanted])
         versions, packed[3] = (0,) * len(kept), 1
         packed[6] = op.wanted.index("x_meta") if "x_meta" in op.wanted else -1
     return packed, sigs[0].free, tuple(sigs), back, kept, versions
@@ -158,7 +157,7 @@ def dims_of(op: Reduction, dim, rank: int) -> tuple[int, ...]:
 
 
 def reduced_shape(shape, dims, keepdim: bool) -> tuple[int, ...]:
-    return tuple(1 if d in dims else n for d, n in enumerate(shape) if keepdim or d not in dims)
+    return tuple([1 if d in dims else n for d, n in enumerate(shape) if keepdim or d not in dims])
 
 
 #: from this many float32 on, a `wide` op folds in float64
@@ -251,33 +250,42 @@ def plan(op: Reduction, x: Signature, dim, keepdim: bool, wanted: dt.dtype | Non
     if op.accepts is not None:
         op.accepts(wanted or x.dtype, wanted is not None)
     dims = dims_of(op, dim, x.rank)
-    if not op.empty and any(x.shape[d] == 0 for d in dims):
+    if not op.empty and not x.numel and any(x.shape[d] == 0 for d in dims):
         _refuse_empty(op, x, dim)
     operating = dt.operating(op.rule, wanted or x.dtype)
     if op.running:
         return _running_plan(op, x, dim, dims, operating, wanted)
-    shape = reduced_shape(x.shape, dims, keepdim)
+    sizes = tuple(x.shape)
+    shape = reduced_shape(sizes, dims, keepdim)
     sigs = [signature(d, shape, None, x.device) for d in result_dtypes(op, operating, wanted)]
     if x.device is META or sigs[0].numel == 0:
         return sigs, None, 0, (), None
-    full = reduced_shape(x.shape, dims, True)
-    spread = [tuple(0 if d in dims else s for d, s in enumerate(sh.contiguous_strides(full)))
-              for _ in sigs]
-    walk = reduction_walk(x.shape, dims, [*spread, x.strides],
-                          [*(s.dtype.itemsize for s in sigs), x.dtype.itemsize], op.indexed,
-                          SHORT)
+    spread = _kept_strides(sizes, dims)
+    walk = reduction_walk(sizes, dims, [*[spread] * len(sigs), x.strides],
+                          [*[s.dtype.itemsize for s in sigs], x.dtype.itemsize], op.indexed, SHORT)
     if op.indexed and walk.reduced != 1:
         return None
-    count = prod(x.shape[d] for d in dims)
+    count = x.numel // sigs[0].numel
     compute = operating.compute
     if op.wide and count >= MANY:
         compute = _WIDER.get(compute, compute)
-    run, counts = _code(op, x.dtype, compute, tuple(s.dtype for s in sigs), walk.steps, walk.kept,
-                        walk.reduced, walk.lanes, op.indexed and count < 2**31, walk.whole,
+    whole = walk.whole
+    run, counts = _code(op, x.dtype, compute, tuple([s.dtype for s in sigs]), walk.steps, walk.kept,
+                        walk.reduced, walk.lanes, op.indexed and count < 2**31, whole,
                         compute is not operating.compute,
-                        walk.whole or in_blocks(sigs[0].numel, x.numel))
-    last = count if walk.whole else walk.last
+                        whole or in_blocks(sigs[0].numel, x.numel))
+    last = count if whole else walk.last
     return sigs, run, last, (float(count),) if counts else (), walk
+
+
+def _kept_strides(shape, dims) -> sh.Ints:
+    """How a contiguous result steps through the dimensions it keeps; 0 along the others."""
+    strides, step = [0] * len(shape), 1
+    for d in range(len(shape) - 1, -1, -1):
+        if d not in dims:
+            strides[d] = step
+            step *= shape[d]
+    return tuple(strides)
 
 
 @lru_cache(maxsize=4096)

@@ -92,10 +92,15 @@ def name_of(op) -> str:
     return f"{op.where}_{name}" if op.where else name
 
 
+_types: dict = {}  # op -> the type of its results
+
+
 def named(op, members) -> tuple:
     """The results of an op as the type of their names, or a plain tuple if they have none."""
-    kind = TYPES.get(name_of(op))
-    return tuple(members) if kind is None else kind(members)
+    kind = _types.get(op)
+    if kind is None:
+        kind = _types[op] = TYPES.get(name_of(op), tuple)
+    return tuple.__new__(kind, members)
 
 
 def like_named(result: tuple, members) -> tuple:

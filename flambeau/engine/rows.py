@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
 
 from ..core import dtype as dt
 from ..core import expr as ex
@@ -91,50 +90,79 @@ def _element(operand: int, d: dt.dtype, compute: dt.dtype) -> ex.Expr:
     return ex.cast(leaf, compute) if d.kind == "f" else leaf
 
 
-def _plan(program: Program, sigs, dims, numbers: dict):
-    """(signatures of results, machine code, last argument, count, walk)."""
-    first: Signature = sigs[0]
-    shape = first.shape
-    kept = tuple(d for d in range(first.rank) if d not in dims)
-    count, narrow = prod(shape[d] for d in dims), tuple(shape[d] for d in kept)
-    keyed = tuple((k, float if type(v) is float else (v,)) for k, v in numbers.items())
-    dtypes = tuple(None if s is None else s.dtype for s in sigs)
-    wide = count >= MANY
-    found, *_ = _recorded(program, dtypes, keyed, 0, 0, wide)
-    layout = tuple(first.strides) if sh.is_dense(shape, first.strides) else None
-    shapes = {each: shape, once: narrow,
-              kept_once: tuple(1 if d in dims else n for d, n in enumerate(shape))}
-    outs = [signature(r.dtype or first.dtype, shapes[r.kind], layout if r.kind == each else None,
-                      first.device) for r in found]
-    if first.device is META or not prod(narrow) or not any(s.numel for s in outs):
-        return outs, None, 0, 0.0, None
-    present = [(s, kind) for s, kind in zip(sigs, program.tensors.values(), strict=True)
-               if s is not None]
-    operands = [*zip(outs, (r.kind for r in found), strict=True), *present[1:], present[0]]
-    strides = [_spread(program, s, kind, shape, kept, dims) for s, kind in operands]
-    walk = reduction_walk(shape, dims, strides, [s.dtype.itemsize for s, _ in operands],
-                          short=SHORT)
-    found, stages, params = _recorded(program, dtypes, keyed, walk.kept, len(outs), wide)
-    stores = {stage: tuple(Store(k, ex.cast(r.value, outs[k].dtype.compute))
+@lru_cache(maxsize=4096)
+def _code(program: Program, dtypes, numbers, wide: bool, steps, kept: int, reduced: int,
+          lanes: str, blocks: bool):
+    """The machine code for all shapes that are walked like this."""
+    results = _results(program, dtypes, numbers, wide)
+    found, stages, params = _recorded(program, dtypes, numbers, kept, len(results), wide)
+    stores = {stage: tuple(Store(k, ex.cast(r.value, results[k][1].compute))
                            for k, r in enumerate(found) if (r.kind == each) == (stage == "map"))
               for stage in ("row", "map")}
     stages = (*stages, *((stage, stored) for stage, stored in stores.items() if stored))
-    kernel = Kernel(tuple(Operand(s.dtype, step, k < len(outs)) for k, ((s, _), step) in enumerate(
-        zip(operands, walk.steps, strict=True))), params, walk.kept, walk.reduced, walk.lanes,
-        stages, blocks=in_blocks(prod(narrow), first.numel))
-    return outs, compile_kernel(kernel), walk.last, float(count), walk
+    first, *others = [d for d in dtypes if d is not None]
+    operands = tuple(Operand(d, step, k < len(results)) for k, (d, step) in enumerate(
+        zip([*(d for _, d in results), *others, first], steps, strict=True)))
+    return compile_kernel(Kernel(operands, params, kept, reduced, lanes, stages, blocks=blocks))
 
 
-def _spread(program: Program, sig: Signature, kind: str, shape, kept, dims) -> tuple[int, ...]:
+@lru_cache(maxsize=4096)
+def _results(program: Program, dtypes, numbers, wide: bool) -> tuple:
+    """(kind, dtype) of every result."""
+    found, *_ = _recorded(program, dtypes, numbers, 0, 0, wide)
+    return tuple([(r.kind, r.dtype or dtypes[0]) for r in found])
+
+
+def _plan(program: Program, sigs, dims, numbers: dict):
+    """(signatures of results, machine code, last argument, count, walk)."""
+    first: Signature = sigs[0]
+    shape, count, places = tuple(first.shape), 1, 1
+    for d, n in enumerate(shape):
+        if d in dims:
+            count *= n
+        else:
+            places *= n
+    keyed = tuple([(k, float if type(v) is float else (v,)) for k, v in numbers.items()])
+    dtypes = tuple([None if s is None else s.dtype for s in sigs])
+    wide = count >= MANY
+    outs, operands = [], []
+    for kind, dtype in _results(program, dtypes, keyed, wide):
+        size, strides = _lying(first, shape, kind, dims)
+        out = signature(dtype, size, strides, first.device)
+        outs.append(out)
+        operands.append((out, kind))
+    if first.device is META or not places or not any([s.numel for s in outs]):
+        return outs, None, 0, 0.0, None
+    present = [(s, kind) for s, kind in zip(sigs, program.tensors.values()) if s is not None]
+    operands += [*present[1:], present[0]]
+    walk = reduction_walk(shape, dims, [_spread(program, s, kind, shape, dims)
+                                        for s, kind in operands],
+                          [s.dtype.itemsize for s, _ in operands], short=SHORT)
+    code = _code(program, dtypes, keyed, wide, walk.steps, walk.kept, walk.reduced, walk.lanes,
+                 in_blocks(places, first.numel))
+    return outs, code, walk.last, float(count), walk
+
+
+def _lying(first: Signature, shape, kind: str, dims):
+    """The shape of a result, and its strides where they are not row-major."""
+    if kind == each:
+        row_major = first.regular or not sh.is_dense(shape, first.strides)
+        return shape, None if row_major else first.strides
+    if kind == once:
+        return [n for d, n in enumerate(shape) if d not in dims], None
+    return [1 if d in dims else n for d, n in enumerate(shape)], None
+
+
+def _spread(program: Program, sig: Signature, kind: str, shape, dims) -> sh.Ints:
     """A tensor's strides over the whole shape: 0 where it repeats."""
     if kind in (each, kept_once) or not sig.rank:
         found = sh.expand_strides(sig.shape, sig.strides, shape)
-        return tuple(0 if d in dims else s for d, s in enumerate(found)) if (
-            kind == kept_once) else found
-    places = kept if kind == once else dims
-    if sig.shape != tuple(shape[d] for d in places):
+        return found if kind != kept_once else tuple([
+            0 if d in dims else s for d, s in enumerate(found)])
+    places = [d for d in range(len(shape)) if d not in dims] if kind == once else dims
+    if sig.shape != tuple([shape[d] for d in places]):
         raise RuntimeError(f"{program.name}: a tensor of shape {tuple(sig.shape)} does not lie "
-                           f"over the dimensions {places} of {tuple(shape)}")
+                           f"over the dimensions {tuple(places)} of {tuple(shape)}")
     strides = [0] * len(shape)
     for d, stride in zip(places, sig.strides, strict=True):
         strides[d] = stride

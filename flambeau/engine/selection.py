@@ -8,6 +8,7 @@ the other's gradient. Indices are checked before a selection is made.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 from ..core import dtype as dt
@@ -47,13 +48,8 @@ class Frame:
         return [Part(sig.dtype, strides, own, written),
                 *(Part(k.dtype, s) for k, s in zip(self.kinds, self.steps, strict=True))]
 
-    def coordinates(self, first: int):
-        """Where the tensor is read or written, with indices from operand number `first` on."""
-        found = []
-        for k, kind in enumerate(self.kinds):
-            at = ex.cast(ex.input(first + k, kind.dtype), dt.int64)
-            found.append(ex.where(at < 0, at + ex.param(k, dt.int64), at) if self.wrap else at)
-        return tuple(found)
+    def index_dtypes(self) -> tuple[dt.dtype, ...]:
+        return tuple([kind.dtype for kind in self.kinds])
 
     def params(self) -> tuple:
         return (dt.int64,) * len(self.kinds) if self.wrap else ()
@@ -110,27 +106,52 @@ def flat_rows(index: Signature, shape) -> Frame:
 _COMBINE_BOOL = {"add": "amax", "mul": "amin"}
 
 
+@lru_cache(maxsize=1024)
+def _coordinates(dtypes: tuple, wrap: bool) -> tuple:
+    """Where a tensor is read or written, by indices of these dtypes: operands 2, 3 ..."""
+    found = []
+    for k, dtype in enumerate(dtypes):
+        at = ex.cast(ex.input(2 + k, dtype), dt.int64)
+        found.append(ex.where(at < 0, at + ex.param(k, dt.int64), at) if wrap else at)
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _reading_store(dtype: dt.dtype, indices: tuple, wrap: bool) -> Store:
+    return Store(0, ex.load(1, _coordinates(indices, wrap), dtype.compute))
+
+
+@lru_cache(maxsize=1024)
+def _writing_store(dtype: dt.dtype, given: dt.dtype, indices: tuple, wrap: bool,
+                   combine: str | None) -> Store:
+    value = ex.cast(ex.input(1, given.compute), dtype.compute)
+    return Store(0, value, _coordinates(indices, wrap), combine)
+
+
 def read(x: Tensor, chosen: Selection) -> Tensor:
     """The selected elements."""
-    frame = chosen.frame
-    plan = frame.programs.get(x.sig)
-    if plan is None:
-        plan = frame.programs[x.sig] = reading(frame, x.sig)
-    sig, run, last, numbers, _ = plan
+    sig, run, last, numbers, _ = reading(chosen.frame, x.sig)
     out = empty(sig)
     if run is not None:
         run(out.ptr, x.ptr, *[i.ptr for i in chosen.indices], *numbers, last)
     return out
 
 
-def reading(frame: Frame, sig: Signature):
+def reading(frame: Frame, sig: Signature) -> tuple:
     """(signature of the result, machine code, last argument, numbers, what keeps them alive)."""
+    plan = frame.programs.get(sig)
+    if plan is None:
+        plan = frame.programs[sig] = _reading(frame, sig)
+    return plan
+
+
+def _reading(frame: Frame, sig: Signature) -> tuple:
     out = signature(sig.dtype, frame.loops, None, sig.device)
     if not out.numel or sig.device is META:
         return out, None, 0, (), None
     parts = [Part(out.dtype, out.strides, (), True), *frame.parts(sig, False)]
-    value = ex.load(1, frame.coordinates(2), sig.dtype.compute)
-    program = Program(frame.loops, parts, [Store(0, value)], frame.params())
+    store = _reading_store(sig.dtype, frame.index_dtypes(), frame.wrap)
+    program = Program(frame.loops, parts, [store], frame.params())
     return out, program.run, program.last, tuple(frame.numbers(sig)), program
 
 
@@ -140,22 +161,25 @@ def write(x: Tensor, chosen: Selection, value: Tensor, combine: str | None) -> N
         return
     if value.mem is x.mem:
         value = engine.without_grad(engine.clone, value)
-    frame, key = chosen.frame, (x.sig, value.sig, combine)
-    plan = frame.programs.get(key)
-    if plan is None:
-        plan = frame.programs[key] = writing(frame, *key)
-    run, last, numbers, _ = plan
+    run, last, numbers, _ = writing(chosen.frame, x.sig, value.sig, combine)
     run(x.ptr, value.ptr, *[i.ptr for i in chosen.indices], *numbers, last)
 
 
-def writing(frame: Frame, sig: Signature, given: Signature, combine: str | None):
+def writing(frame: Frame, sig: Signature, given: Signature, combine: str | None) -> tuple:
     """(machine code, last argument, numbers, what keeps them alive)."""
+    key = sig, given, combine
+    plan = frame.programs.get(key)
+    if plan is None:
+        plan = frame.programs[key] = _writing(frame, *key)
+    return plan
+
+
+def _writing(frame: Frame, sig: Signature, given: Signature, combine: str | None) -> tuple:
     if sig.dtype is dt.bool_:
         combine = _COMBINE_BOOL.get(combine or "", combine)
     spread = sh.expand_strides(given.shape, given.strides, frame.loops)
     target, *indices = frame.parts(sig, True)
-    value = ex.cast(ex.input(1, given.dtype.compute), sig.dtype.compute)
-    store = Store(0, value, frame.coordinates(2), combine)
+    store = _writing_store(sig.dtype, given.dtype, frame.index_dtypes(), frame.wrap, combine)
     program = Program(frame.loops, [target, Part(given.dtype, spread), *indices], [store],
                       frame.params())
     return program.run, program.last, tuple(frame.numbers(sig)), program

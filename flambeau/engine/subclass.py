@@ -85,8 +85,11 @@ def _insert(found: list, value) -> None:
 
 def function_of(op):
     """The public function that stands for an op, or the method of that name."""
-    found = functions.get(op) or getattr(op, "run", None)
-    return found or getattr(Tensor, op.name, None) or getattr(Tensor, f"__{op.name}__")
+    found = functions.get(op)
+    if found is None:  # of a derived op, or of what is no op: remembered, so that it leads back
+        found = functions[op] = getattr(op, "run", None) or getattr(
+            Tensor, op.name, None) or getattr(Tensor, f"__{op.name}__")
+    return found
 
 
 def ask(op, args, kwargs):
@@ -96,7 +99,9 @@ def ask(op, args, kwargs):
         for each in overloaded(kwargs.values()):
             _insert(taking_part, each)
     if not taking_part:
-        PLAIN.update(kind for kind in map(type, args) if issubclass(kind, Tensor))
+        for kind in map(type, args):
+            if kind not in PLAIN and issubclass(kind, Tensor):
+                PLAIN.add(kind)
         return None
     args, kwargs = _as_given(op, args, kwargs)
     if not asking.on and all(isinstance(a, Tensor) for a in taking_part):
@@ -119,8 +124,11 @@ def _as_given(op, args, kwargs):
     while len(args) > 1 and len(args) <= len(names) and names[len(args) - 1] in defaults and (
             args[-1] is defaults[names[len(args) - 1]]):
         args.pop()
-    return args, {k: v for k, v in (kwargs or {}).items()
-                  if v is not None and (k not in defaults or v is not defaults[k])}
+    if not kwargs:
+        return args, {}
+    required = set(names) - set(defaults)
+    return args, {k: v for k, v in kwargs.items() if k in required or (
+        v is not None and (k not in defaults or v is not defaults[k]))}
 
 
 def dispatch(func, taking_part: list, args, kwargs, name: str):

@@ -77,7 +77,7 @@ class Signature:
     """Everything about a tensor that can change what code runs."""
 
     __slots__ = ("contiguous", "device", "dtype", "free", "kin", "nbytes", "numel", "plain", "pop",
-                 "rank", "shape", "strides", "tag", "traced")
+                 "rank", "regular", "shape", "strides", "tag", "traced")
 
     dtype: dt.dtype
     device: device
@@ -87,6 +87,7 @@ class Signature:
     nbytes: int
     rank: int
     contiguous: bool
+    regular: bool  # strides are those of row-major order, also where a size is 1
     tag: object  # None, or whose business this tensor is: a trace, a subclass
     pop: Any
     free: Any  # the free list its memory comes from
@@ -109,6 +110,7 @@ class Signature:
 
 
 _interned: dict[tuple, Signature] = {}
+_pops: dict[int, Any] = {}  # what takes from a free list, made once for all whom it serves
 forget_plans: list = []  # called when signatures are forgotten
 
 
@@ -134,9 +136,13 @@ def signature(dtype: dt.dtype, shape, strides=None, where: device = CPU, tag=Non
     made.shape, made.strides = _bare(Size, key[1]), actual
     made.rank, made.numel = len(key[1]), prod(key[1])
     made.nbytes = made.numel * dtype.itemsize
-    made.contiguous = sh.is_contiguous(key[1], actual)
-    made.free = pool_of(made.nbytes) if where is CPU else None
-    made.pop = made.free.pop if where is CPU else nowhere
+    made.regular = strides is None
+    made.contiguous = strides is None or sh.is_contiguous(key[1], actual)
+    if where is CPU:
+        made.free = pool_of(made.nbytes)
+        made.pop = _pops.setdefault(id(made.free), made.free.pop)
+    else:
+        made.free, made.pop = None, nowhere
     made.kin = _kin_of(made)
     if len(_interned) > MAX_SIGNATURES:
         _interned.clear()
@@ -151,9 +157,8 @@ _kins: dict[tuple, object] = {}
 
 def _kin_of(sig: Signature):
     """What a plain tensor has in common with others of its dtype, whatever the shapes; or None."""
-    repeated = not any(sig.strides)
     if sig.device is not CPU or sig.tag is not None or sig.numel == 0 or not (
-            sig.contiguous or repeated):
+            sig.contiguous or not any(sig.strides)):
         return None
     return _kins.setdefault((sig.dtype, sig.contiguous, sig.rank == 0), object())
 
@@ -182,6 +187,7 @@ class Tensor(metaclass=_Assembled):
     views: list       # weak references to the views taken from this tensor; else not set
 
     __module__ = "torch"
+    _has_memory = True  # not so of what stands for others
 
     if TYPE_CHECKING:  # properties, methods and operators are assembled from the registry
         def __getattr__(self, name: str) -> Any: ...

@@ -19,7 +19,6 @@ from .eager import engine, intercepted, new_table
 from .formula import bind
 from .modes import modes
 from .node import Edge, Node, edge_of, fronts, kept_values, new_node, next_sequence
-from .pointwise import backward_name
 from .storage import ALIGNMENT, allocate, pool_of
 from .tensor import (
     LEAF,
@@ -34,8 +33,7 @@ from .tensor import (
     room_of,
     signature,
 )
-
-MISSING = object()
+from .way_back import backward_name
 
 
 def view_front(op: View):
@@ -47,11 +45,12 @@ def view_front(op: View):
     def front(input, *args, **kwargs):
         x = input
         try:
-            sig, move, back = plans[x.sig, args]
-        except (KeyError, AttributeError, TypeError):
-            back = MISSING
-        if back is MISSING or kwargs:
+            plan = plans.get((x.sig, args))
+        except (AttributeError, TypeError):
+            plan = None
+        if plan is None or kwargs:
             return miss(x, args, kwargs)
+        sig, move, back = plan
         if sig is None:
             return back.otherwise(x)
         out = new(Tensor)
@@ -71,13 +70,14 @@ def view_front(op: View):
         if not isinstance(x, Tensor):
             raise TypeError(f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
                             f"{type(x).__name__}")
-        args = tuple(_plain(a) for a in args)
-        key = (x.sig, args, tuple(sorted((k, _plain(v)) for k, v in kwargs.items())))
-        if not kwargs:
-            key = key[:2]
-        if key not in plans:
-            plans[key] = view_plan(op, x.sig, _bound(op, x, args, kwargs))
-        return take(x, plans[key])
+        args = tuple([a if type(a) is int else _plain(a) for a in args])
+        key = x.sig, args
+        if kwargs:
+            key += (tuple(sorted([(k, _plain(v)) for k, v in kwargs.items()])),)
+        plan = plans.get(key)
+        if plan is None:
+            plan = plans[key] = view_plan(op, x.sig, _bound(op, x, args, kwargs))
+        return take(x, plan)
 
     front.__name__, front.__doc__ = op.name, op.doc
     run, context = fronts.adopt(front, plans, "v", op.name, op.doc)
@@ -110,7 +110,7 @@ def plain_front(op: View):
 def _plain(value):
     """An argument as something a plan can be found by."""
     if isinstance(value, (list, tuple)):
-        return tuple(_plain(v) for v in value)
+        return tuple([v if type(v) is int else _plain(v) for v in value])
     if isinstance(value, Tensor):
         if value.sig.rank or value.sig.dtype.kind not in "iu":
             raise RuntimeError(f"start must be an 0-dim integral Tensor., but got {value.sig!r}")
@@ -124,6 +124,8 @@ def _bound(op: View, x: Tensor, args: tuple, kwargs: dict) -> dict:
         rest = args[lead:]
         if len(rest) > 1 or (rest and isinstance(rest[0], int)):
             args = (*args[:lead], rest)
+    if not kwargs and len(args) == len(op.names) - 1:
+        return dict(zip(op.names[1:], args))
     bound = bind(op, (x, *args), {k: _plain(v) for k, v in kwargs.items()})
     return {name: bound[name] for name in op.names[1:]}
 
@@ -151,7 +153,7 @@ def view_plan(op: View, sig: Signature, bound: dict):
         return None, 0, back
     shape, strides, *rest = found
     dtype = rest[1] if len(rest) > 1 else sig.dtype
-    made = signature(dtype, tuple(shape), tuple(strides), sig.device)
+    made = signature(dtype, shape, strides if strides is None else tuple(strides), sig.device)
     if dtype.kind not in "fc" or sig.dtype.kind not in "fc":
         back = None
     return made, (rest[0] if rest else 0) * dtype.itemsize, back
@@ -186,7 +188,7 @@ class ViewBack:
 
 def released(g: Tensor) -> Tensor:
     """A gradient that does not hold what it is a view of, so that it may own its memory alone."""
-    if g.node is None and base_of(g) is not None:
+    if g._has_memory and g.node is None and base_of(g) is not None:
         del g.base
     return g
 

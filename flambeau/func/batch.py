@@ -1,7 +1,8 @@
 """vmap: a function of one example becomes a function of a batch.
 
-The function is run once for each example and the results are stacked, so every op, custom
-Functions and branches on values work; whatever `grad` and `vjp` do inside is done per example.
+The function is run once on batched tensors, which stand for all examples. Where it needs the value
+of one, for a branch or a custom Function, it is run again for each example and the results are
+stacked, so whatever it does works.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from . import tree
+from . import rules, tree  # noqa: F401 rules are loaded for their registrations
+from .batched import Unbatched, new_level
 
 RANDOMNESS = ("error", "different", "same")
 
@@ -31,26 +33,64 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
     def batched(*args: Any, **kwargs: Any) -> Any:
         name = getattr(func, "__name__", repr(func))
         dims = _dims_of(in_dims, args, name)
-        given, named = tree.leaves(args), tree.leaves(kwargs)
-        dims += [0 if isinstance(x, Tensor) else None for x in named]
-        size, dims = _size_of(given + named, dims, name)
-        slices = [x.unbind(d) if d is not None else None
-                  for x, d in zip(given + named, dims, strict=True)]
-        state, results = flambeau.get_rng_state(), []
-        for k in range(size):
-            if randomness == "same":
-                flambeau.set_rng_state(state)
-            here = [x if s is None else s[k] for x, s in zip(given + named, slices, strict=True)]
-            results.append(func(*tree.filled(args, here[:len(given)]),
-                                **tree.filled(kwargs, here[len(given):])))
+        given, shape = tree.tree_flatten((args, kwargs))
+        dims += [0 if isinstance(x, Tensor) else None for x in given[len(dims):]]
+        size, dims = _size_of(given, dims, name)
+        wholes = [x.movedim(d, 0) if d else x for x, d in zip(given, dims, strict=True)]
+
+        def run(examples: list) -> Any:
+            positional, named = tree.tree_unflatten(examples, shape)
+            return func(*positional, **named)
+
+        state = flambeau.get_rng_state()
+        try:
+            if randomness != "error":  # numbers are drawn as if examples came one by one
+                raise Unbatched
+            result = _together(run, wholes, dims, size, out_dims, name)
+        except Unbatched:
+            result = _one_by_one(run, wholes, dims, size, out_dims, name,
+                                 state if randomness == "same" else None)
         if randomness == "error" and not flambeau.equal(state, flambeau.get_rng_state()):
             raise RuntimeError(
                 "vmap: called random operation while in randomness error mode. Please either use "
                 "the 'same' or 'different' randomness flags on vmap or perform the randomness "
                 "operation out of vmap")
-        return _stacked(results, out_dims, name)
+        return result
 
     return batched
+
+
+def _together(run: Callable, wholes: list, dims: list, size: int, out_dims: Any, name: str) -> Any:
+    """One run for all examples."""
+    with new_level(size) as level:
+        found = run([x if d is None else level.batched(x)
+                     for x, d in zip(wholes, dims, strict=True)])
+        results, spread = _results(found, out_dims, name)
+        whole = []
+        for x, d in zip(results, spread, strict=True):
+            if d is None:
+                whole.append(x.whole[0] if level.owns(x) else x)
+            else:
+                x = level.whole(x)
+                whole.append(x.movedim(0, d) if d else x)
+    return tree.filled(found, whole)
+
+
+def _one_by_one(run: Callable, wholes: list, dims: list, size: int, out_dims: Any, name: str,
+                state: Tensor | None) -> Any:
+    """A run for each example, each from the same state of the generator if one is given."""
+    slices = [None if d is None else x.unbind(0) for x, d in zip(wholes, dims, strict=True)]
+    runs = []
+    for k in range(size):
+        if state is not None:
+            flambeau.set_rng_state(state)
+        runs.append(run([x if s is None else s[k]
+                         for x, s in zip(wholes, slices, strict=True)]))
+    columns = zip(*[_results(found, out_dims, name)[0] for found in runs], strict=True)
+    spread = _results(runs[0], out_dims, name)[1]
+    return tree.filled(runs[0], [
+        column[0] if d is None else flambeau.stack(column, d)
+        for column, d in zip(columns, spread, strict=True)])
 
 
 def _dims_of(in_dims: Any, args: tuple, name: str) -> list:
@@ -97,17 +137,15 @@ def _size_of(values: list, dims: list, name: str) -> tuple[int, list]:
     return sizes[0], found
 
 
-def _stacked(results: list, out_dims: Any, name: str) -> Any:
+def _results(found: Any, out_dims: Any, name: str) -> tuple[list, list]:
+    """The tensors that a function returned, and the dimension where examples go in each."""
     def unfit() -> Exception:
         return ValueError(f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not "
                           "compatible with the structure of outputs")
-    shape = results[0]
-    dims = tree.spread(tuple(out_dims) if isinstance(out_dims, list) else out_dims, shape, unfit)
-    columns = zip(*map(tree.leaves, results), strict=True)
-    whole = []
-    for column, d in zip(columns, dims, strict=True):
-        if not isinstance(column[0], Tensor):
+    dims = tree.spread(tuple(out_dims) if isinstance(out_dims, list) else out_dims, found, unfit)
+    results = tree.leaves(found)
+    for x in results:
+        if not isinstance(x, Tensor):
             raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type "
-                             f"{type(column[0])}. Did you mean to set out_dims= to None for it?")
-        whole.append(column[0] if d is None else flambeau.stack(column, d))
-    return tree.filled(shape, whole)
+                             f"{type(x)}. Did you mean to set out_dims= to None for it?")
+    return results, dims

@@ -14,8 +14,10 @@ import flambeau
 from flambeau import Tensor
 from flambeau.autograd import grad as _gradient
 
+from ..engine.node import Edge, edge_of
 from . import tree
 from .batch import vmap
+from .batched import Batched, Unbatched, apart, bare, like, new_level
 
 
 def grad(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
@@ -204,6 +206,7 @@ class _Level:
     def __init__(self) -> None:
         self.own: set[int] = set()
         self.kept: list[Tensor] = []  # alive as long as their ids are in `own`
+        self.inside: set = set()      # steps behind which nothing is from outside
 
     def __enter__(self) -> _Level:
         self.recording = flambeau.is_grad_enabled()
@@ -224,12 +227,13 @@ class _Level:
                 raise RuntimeError("func: a dual tensor of a level of forward mode cannot be "
                                    "differentiated again here; nest jvp, grad and the others "
                                    "instead")
+            x = apart(x)
             if x.requires_grad and self.recording:
                 return x.view_as(x)
-            leaf = x.detach().requires_grad_()
+            leaf = bare(x).detach().requires_grad_()
             self.own.add(id(leaf))
             self.kept.append(leaf)
-            return leaf
+            return like(x, leaf)
         return tree.mapped(one, values)
 
     def gradients(self, outs: list, fresh: Any, cotangents: list) -> list:
@@ -238,8 +242,7 @@ class _Level:
                  if isinstance(o, Tensor) and o.requires_grad]
         if not pairs:
             return [flambeau.zeros_like(x) for x in inputs]
-        found = _gradient([o for o, _ in pairs], inputs, [c for _, c in pairs],
-                          create_graph=True, allow_unused=True)
+        found = _gradients(pairs, inputs)
         return [flambeau.zeros_like(x) if g is None else g
                 for x, g in zip(inputs, found, strict=True)]
 
@@ -252,17 +255,16 @@ class _Level:
             if not isinstance(o, Tensor):
                 raise RuntimeError("jvp(f, primals, tangents): expected f(*primals) to return "
                                    f"only tensors, got unsupported type {type(o)}")
-        seeds = [flambeau.zeros_like(o, requires_grad=o.is_floating_point() or o.is_complex())
-                 for o in outs]
-        self.own.update(map(id, seeds))
+        seeds = [like(o, flambeau.zeros_like(
+            bare(o), requires_grad=o.is_floating_point() or o.is_complex())) for o in outs]
+        self.own.update(id(bare(s)) for s in seeds)
         self.kept += seeds
         back = self.gradients(outs, fresh, seeds)
 
         def push(tangents: list) -> Any:
             pairs = [(b, t) for b, t in zip(back, tangents, strict=True) if b.requires_grad]
-            pushed = iter(_gradient([b for b, _ in pairs], [s for s in seeds if s.requires_grad],
-                                    [t for _, t in pairs], create_graph=True,
-                                    allow_unused=True) if pairs else [])
+            pushed = iter(_gradients(pairs, [s for s in seeds if s.requires_grad])
+                          if pairs else [])
             found = [next(pushed, None) if s.requires_grad else None for s in seeds]
             return tree.filled(out, [flambeau.zeros_like(o) if p is None else p
                                      for o, p in zip(outs, found, strict=True)])
@@ -271,8 +273,14 @@ class _Level:
 
     def rows(self, out: Tensor, fresh: Any) -> list:
         """For each input the Jacobian of one output: its shape, then the input's."""
+        if not out.requires_grad:
+            return [x.new_zeros(*out.shape, *x.shape) for x in tree.leaves(fresh)]
+        try:
+            return _rows(out, tree.leaves(fresh))
+        except Unbatched:
+            pass
         each = [self.gradients([element], fresh, [None])
-                for element in out.reshape(-1).unbind()] if out.numel() else []
+                for element in out.reshape(-1).unbind()]
         return [flambeau.stack(column).reshape(*out.shape, *x.shape)
                 for column, x in zip(zip(*each, strict=True), tree.leaves(fresh), strict=True)]
 
@@ -288,20 +296,54 @@ class _Level:
         return tree.mapped(one, values)
 
     def _reaches_outside(self, x: Tensor) -> bool:
-        if x.grad_fn is None:
-            return id(x) not in self.own
-        seen, ahead = set(), [x.grad_fn]
+        seen, ahead = set(), [edge_of(bare(x))]
         while ahead:
-            node = ahead.pop()
-            if id(node) in seen:
+            edge = ahead.pop()
+            if isinstance(edge, Tensor):
+                if id(edge) not in self.own:
+                    return True
                 continue
-            seen.add(id(node))
-            self.kept.append(node)  # so that no other node gets this id meanwhile
-            leaf = getattr(node, "variable", None)
-            if leaf is not None and id(leaf) not in self.own:
-                return True
-            ahead += [before for before, _ in node.next_functions if before is not None]
+            node = edge.node if type(edge) is Edge else edge
+            if node is not None and node not in seen and node not in self.inside:
+                seen.add(node)
+                ahead += node.parents
+        self.inside |= seen
         return False
+
+
+def _gradients(pairs: list, inputs: list) -> list:
+    """Gradients, which can be differentiated again, of outputs with cotangents.
+
+    Examples of a batch are independent, so their gradients are those of all of them together.
+    """
+    outs, cotangents = [], []
+    for out, cotangent in pairs:
+        whole = bare(out)
+        if cotangent is None:
+            cotangent = flambeau.ones_like(whole) if out.numel() == 1 else None
+        else:
+            cotangent = bare(apart(cotangent) if isinstance(out, Batched) else cotangent)
+            if isinstance(cotangent, Tensor) and cotangent.dim() > whole.dim():
+                raise Unbatched  # one output and cotangents of many examples
+        outs.append(whole)
+        cotangents.append(cotangent)
+    found = _gradient(outs, [bare(x) for x in inputs], cotangents, create_graph=True,
+                      allow_unused=True)
+    return [None if g is None else like(x, g) for x, g in zip(inputs, found, strict=True)]
+
+
+def _rows(out: Tensor, inputs: list) -> list:
+    """For each input the Jacobian of one output, by going back once from all its elements."""
+    whole = bare(out)
+    count, examples = out.numel(), whole.dim() - out.dim()
+    basis = flambeau.eye(count, dtype=out.dtype).reshape(count, *[1] * examples, *out.shape)
+    level = new_level(count)
+    found = _gradient([whole], [bare(x) for x in inputs],
+                      [level.batched(basis.expand(count, *whole.shape))],
+                      create_graph=True, allow_unused=True)
+    return [x.new_zeros(*out.shape, *x.shape) if g is None else
+            like(x, level.whole(g).movedim(0, examples)).reshape(*out.shape, *x.shape)
+            for x, g in zip(inputs, found, strict=True)]
 
 
 def _chosen(args: tuple, argnums: int | tuple[int, ...]) -> Any:

@@ -190,7 +190,7 @@ def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *,
 
 
 def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Library | None = None):
-    """Accepted: vmap runs an op once for each example, which needs no rule."""
+    """Accepted: vmap runs such an op once for each example, which needs no rule."""
     _find(op)
     return func if func is not None else lambda function: function
 

@@ -20,7 +20,9 @@ def ctc_likelihood(log_probs: T, targets, input_lengths, target_lengths, blank):
 @ctc_likelihood.gradient
 def ctc_likelihood(g, log_probs, targets, input_lengths, target_lengths, blank):
     slopes = ctc_slopes(log_probs, targets, input_lengths, target_lengths, blank)
-    return registry["where"](slopes == 0, 0.0, slopes * engine.reshape(g, (1, -1, 1)))
+    g = engine.reshape(g, (1, -1, 1))
+    # Where no alignment is possible slopes are nan, and with zero_infinity nobody asks for them.
+    return registry["where"]((slopes == 0) | (g == 0), 0.0, slopes * g)
 
 
 @library(SAME, method=False, function_form=False)

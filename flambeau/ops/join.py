@@ -22,20 +22,20 @@ def stack(tensors, dim=0):
 @composite(method=False)
 def hstack(tensors):
     """Tensors side by side: along the second dimension, or the first of vectors."""
-    tensors = atleast_1d(_sequence("hstack", tensors))
+    tensors = _sequence("hstack", tensors, 1, atleast_1d)
     return cat(tensors, 0 if tensors[0].sig.rank == 1 else 1)
 
 
 @composite(method=False)
 def vstack(tensors):
     """Tensors below each other: along the first dimension, vectors as rows."""
-    return cat(atleast_2d(_sequence("vstack", tensors)), 0)
+    return cat(_sequence("vstack", tensors, 2, atleast_2d), 0)
 
 
 @composite(method=False)
 def dstack(tensors):
     """Tensors behind each other: along the third dimension."""
-    return cat(atleast_3d(_sequence("dstack", tensors)), 2)
+    return cat(_sequence("dstack", tensors, 3, atleast_3d), 2)
 
 
 @composite(method=False)
@@ -45,14 +45,15 @@ def column_stack(tensors):
                 for x in _sequence("column_stack", tensors)], 1)
 
 
-def _sequence(name: str, tensors) -> list:
+def _sequence(name: str, tensors, rank: int = 0, widened=None) -> list:
+    """The tensors of a call, with as many dimensions as are wanted at least."""
     if hasattr(tensors, "sig") or not hasattr(tensors, "__iter__"):
         raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not "
                         f"{type(tensors).__name__}")
     tensors = list(tensors)
     if not tensors:
         raise RuntimeError(f"{name} expects a non-empty TensorList")
-    return tensors
+    return widened(tensors) if any([x.sig.rank < rank for x in tensors]) else tensors
 
 
 @composite(method=False)

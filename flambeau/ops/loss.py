@@ -142,8 +142,8 @@ def binary_entropy(g, x, y):
 @row_program
 def outside_unit(rows, x: each):
     """1 if some element is not between 0 and 1, else 0."""
-    return rows.once(rows.max(e.where((x >= 0) & (x <= 1), e.const(0, x.dtype),
-                                      e.const(1, x.dtype))))
+    beyond = e.where(x - 1 > -x, x - 1, -x)  # NaN where x is, and one comparison in place of two
+    return rows.once(rows.max(e.where(beyond <= 0, e.const(0, x.dtype), e.const(1, x.dtype))))
 
 
 @composite(where="nn.functional", backward="BinaryCrossEntropyBackward0")

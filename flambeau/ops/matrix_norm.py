@@ -152,10 +152,8 @@ def cross(input, other, *, dim=-1):
         raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got "
                            f"{input.shape[d]} and {other.shape[d]}")
 
-    def turned(x, by):
-        return x.roll(by, d)
-
-    return turned(input, -1) * turned(other, -2) - turned(input, -2) * turned(other, -1)
+    # What is wanted at i is this at i + 1: three tensors are turned, not four.
+    return (input * other.roll(-1, d) - input.roll(-1, d) * other).roll(-1, d)
 
 
 @composite(name="cross")

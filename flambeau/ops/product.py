@@ -17,14 +17,17 @@ def product_shape(x, w, name: str = "matmul") -> tuple[int, ...]:
     if not x.rank or not w.rank:
         raise RuntimeError(f"{name}: both arguments to matmul need to be at least 1D, but they are "
                            f"{x.rank}D and {w.rank}D")
-    inner = w.shape[-2] if w.rank > 1 else w.shape[0]
-    if x.shape[-1] != inner:
-        raise RuntimeError(_mismatch(name, x, w, x.shape[-1], inner))
+    *left, depth = x.shape
+    *right, inner, last = w.shape if w.rank > 1 else (*w.shape, 1)
+    if depth != inner:
+        raise RuntimeError(_mismatch(name, x, w, depth, inner))
     if x.dtype is not w.dtype:
         raise RuntimeError(f"{name}: expected m1 and m2 to have the same dtype, but got: "
                            f"{dt.short_name(x.dtype)} != {dt.short_name(w.dtype)}")
-    batch = sh.broadcast(name, tuple(x.shape[:-2]), tuple(w.shape[:-2]))
-    return (*batch, *([x.shape[-2]] if x.rank > 1 else []), *([w.shape[-1]] if w.rank > 1 else []))
+    columns = (last,) if w.rank > 1 else ()
+    if not right:
+        return (*left, *columns)
+    return (*sh.broadcast(name, tuple(left[:-1]), tuple(right)), *left[-1:], *columns)
 
 
 def _mismatch(name: str, x, w, have: int, want: int) -> str:

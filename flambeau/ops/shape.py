@@ -13,6 +13,8 @@ from .complex import conj
 from .declare import T, composite, engine
 from .declare import view as as_view
 
+_INT = frozenset((int,))
+
 
 def ints(args) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence."""
@@ -23,6 +25,8 @@ def ints(args) -> tuple[int, ...]:
 
 def whole(op: str, name: str, values) -> tuple[int, ...]:
     """A tuple of integers, or torch's TypeError."""
+    if type(values) is tuple and _INT.issuperset(map(type, values)):
+        return values
     values = (values,) if isinstance(values, int) else values
     if not isinstance(values, (tuple, list)) or not all(hasattr(v, "__index__") for v in values):
         raise TypeError(f"{op}(): argument '{name}' must be tuple of ints, not "
@@ -33,19 +37,27 @@ def whole(op: str, name: str, values) -> tuple[int, ...]:
 # -- the same elements in the same order ---------------------------------------------------------
 
 
+def _viewed(x, shape: tuple[int, ...]):
+    """The shape and strides (None: in row-major order) of a view, or None where there is none."""
+    if x.regular:
+        return shape, None
+    strides = sh.view_strides(x.shape, x.strides, shape)
+    return None if strides is None else (shape, strides)
+
+
 @as_view(variadic=True)
 def view(x, size):
     """The same elements under another shape or another dtype, if strides allow it."""
     if isinstance(size, dt.dtype):
         return _as_dtype(x, size)
     wanted = sh.infer_size(whole("view", "size", size), x.numel)
-    strides = sh.view_strides(x.shape, x.strides, wanted)
-    if strides is None:
+    found = _viewed(x, wanted)
+    if found is None:
         raise RuntimeError(
             "view: view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead; given "
             f"{tuple(x.shape)} with strides {x.strides}, wanted {wanted}.")
-    return wanted, strides
+    return found
 
 
 @view.gradient
@@ -87,9 +99,7 @@ def _copied(x, shape):
 @as_view(variadic=True, otherwise=_copied, backward="ViewBackward0")
 def reshape(x, shape):
     """The same elements under another shape: a view if strides allow it, else a copy."""
-    wanted = sh.infer_size(whole("reshape", "shape", shape), x.numel)
-    strides = sh.view_strides(x.shape, x.strides, wanted)
-    return None if strides is None else (wanted, strides)
+    return _viewed(x, sh.infer_size(whole("reshape", "shape", shape), x.numel))
 
 
 @reshape.gradient
@@ -112,7 +122,7 @@ def reshape_as(x, other):
 def _flat_shape(shape, start_dim: int, end_dim: int):
     """The shape with some neighbouring dimensions made one, or None if that changes nothing."""
     rank = len(shape)
-    start, end = (sh.wrap_dim(d, rank, "flatten") for d in (start_dim, end_dim))
+    start, end = sh.wrap_dim(start_dim, rank, "flatten"), sh.wrap_dim(end_dim, rank, "flatten")
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if not rank:
@@ -128,9 +138,8 @@ def _itself_or_copied(x, start_dim, end_dim):
 @as_view(otherwise=_itself_or_copied, backward="ViewBackward0")
 def flatten(x, start_dim=0, end_dim=-1):
     """Dimensions from `start_dim` to `end_dim` made one."""
-    shape = _flat_shape(x.shape, start_dim, end_dim)
-    strides = None if shape is None else sh.view_strides(x.shape, x.strides, shape)
-    return None if strides is None else (shape, strides)
+    shape = _flat_shape(tuple(x.shape), start_dim, end_dim)
+    return None if shape is None else _viewed(x, shape)
 
 
 @flatten.gradient
@@ -172,9 +181,9 @@ def expand(x, size):
         raise RuntimeError(
             f"expand: the number of sizes provided ({len(size)}) must be greater or equal to the "
             f"number of dimensions in the tensor ({x.rank})")
-    shape = tuple(x.shape[d - lead] if n == -1 and d >= lead else n for d, n in enumerate(size))
-    for d, n in enumerate(shape):
-        have = x.shape[d - lead] if d >= lead else 1
+    own = (1,) * lead + tuple(x.shape)
+    shape = tuple([own[d] if n == -1 and d >= lead else n for d, n in enumerate(size)])
+    for d, (n, have) in enumerate(zip(shape, own)):
         if n < 0 or (have not in (1, n)):
             raise RuntimeError(
                 f"expand: The expanded size of the tensor ({n}) must match the existing size "
@@ -232,8 +241,9 @@ def unsqueeze(x, dim):
     if not isinstance(dim, int):
         raise TypeError(f"unsqueeze(): argument 'dim' must be int, not {type(dim).__name__}")
     d = sh.wrap_dim(dim, x.rank + 1, "unsqueeze")
-    step = x.shape[d] * x.strides[d] if d < x.rank else 1
-    return (*x.shape[:d], 1, *x.shape[d:]), (*x.strides[:d], step, *x.strides[d:])
+    shape, strides = tuple(x.shape), x.strides
+    step = shape[d] * strides[d] if d < x.rank else 1
+    return (*shape[:d], 1, *shape[d:]), (*strides[:d], step, *strides[d:])
 
 
 @unsqueeze.gradient
@@ -288,7 +298,7 @@ atleast_3d = _at_least("atleast_3d", lambda x: x if x.sig.rank >= 3 else
 @as_view
 def transpose(x, dim0, dim1):
     """Swap two dimensions; no data moves."""
-    a, b = (sh.wrap_dim(d, x.rank, "transpose") for d in (dim0, dim1))
+    a, b = sh.wrap_dim(dim0, x.rank, "transpose"), sh.wrap_dim(dim1, x.rank, "transpose")
     shape, strides = list(x.shape), list(x.strides)
     if x.rank:
         shape[a], shape[b] = shape[b], shape[a]
@@ -322,10 +332,11 @@ def permute(x, dims):
         raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not "
                            "match the length of the desired ordering of dimensions i.e. "
                            f"input.dim() = {x.rank} is not equal to len(dims) = {len(dims)}")
-    order = tuple(sh.wrap_dim(d, x.rank, "permute") for d in dims)
+    order = tuple([sh.wrap_dim(d, x.rank, "permute") for d in dims])
     if len(set(order)) != len(order):
         raise RuntimeError(f"permute(): duplicate dims are not allowed, got dims {list(dims)}")
-    return tuple(x.shape[d] for d in order), tuple(x.strides[d] for d in order)
+    shape, strides = tuple(x.shape), x.strides
+    return tuple([shape[d] for d in order]), tuple([strides[d] for d in order])
 
 
 @permute.gradient

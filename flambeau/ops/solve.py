@@ -229,16 +229,17 @@ def _product(sizes) -> int:
 
 
 @composite(method=False, function_form=False, backward="LinalgPinvBackward0")
-def pseudo_inverse(A: T, tolerance: T):
+def pseudo_inverse(A: T, atol, rtol):
     """The pseudo-inverse, without singular values below a tolerance."""
     U, S, Vh = svd(A, False)
+    tolerance = tolerance_of("linalg.pinv", A, _largest(S), atol, rtol).unsqueeze(-1)
     inverse = registry["where"](tolerance < S, 1 / S, engine.full((), 0.0, S.dtype))
     return matmul(mH(Vh) * engine.cast(inverse, A.dtype).unsqueeze(-2), mH(U))
 
 
 @pseudo_inverse.gradient
 def pseudo_inverse(g, A, out):
-    return pinv_gradient(g, A, out), None
+    return pinv_gradient(g, A, out)
 
 
 def pinv_gradient(g, A, P):
@@ -295,9 +296,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     if hermitian:
         require_square("linalg.pinv", A)
         return _hermitian_pinv(A, atol, rtol)
-    S = registry["linalg.svdvals"](A.detach())
-    tolerance = tolerance_of("linalg.pinv", A, _largest(S), atol, rtol)
-    return pseudo_inverse(A, tolerance.unsqueeze(-1).detach())
+    return pseudo_inverse(A, atol, rtol)
 
 
 def _hermitian_pinv(A, atol, rtol):
@@ -317,11 +316,11 @@ def pinverse(input, rcond=1e-15):
 
 
 @library(method=False, function_form=False, backward="LinalgLstsqBackward0")
-def least_squares(A: T, B: T, rcond):
-    """(solution, rank, singular values) of matrices in batches of one shape."""
+def least_squares(A: T, B: T, rcond, values):
+    """(solution, rank, singular values, if they are wanted) of matrices in batches of one shape."""
     *batch, m, n = A.shape
     return [((*batch, n, B.shape[-1]), A.dtype), (tuple(batch), dt.int64),
-            ((*batch, min(m, n)), A.dtype.to_real())]
+            ((*batch, min(m, n)) if values else (0,), A.dtype.to_real())]
 
 
 @least_squares.gradient
@@ -341,13 +340,13 @@ def lstsq(A, B, rcond=None, *, driver=None):
     B2 = B.unsqueeze(-1) if vector else B
     m, n = A.shape[-2:]
     batch = sh.broadcast("linalg.lstsq", tuple(A.shape[:-2]), tuple(B2.shape[:-2]))
-    A2 = registry["expand"](A, (*batch, m, n))
-    B2 = registry["expand"](B2, (*batch, *B2.shape[-2:]))
+    A2 = A if tuple(A.shape[:-2]) == tuple(batch) else registry["expand"](A, (*batch, m, n))
+    if tuple(B2.shape[:-2]) != tuple(batch):
+        B2 = registry["expand"](B2, (*batch, *B2.shape[-2:]))
     limit = _default_rtol(A) if rcond is None else rcond
-    X, rank, values = least_squares(A2, B2, limit)
     driver = driver or "gelsy"
-    empty = engine.full((0,), 0.0, A.dtype.to_real())
-    flat = registry["abs"](X).reshape(-1)
+    X, rank, values = least_squares(A2, B2, limit, driver in ("gelsd", "gelss"))
+    flat = (registry["abs"](X) if X.dtype.is_complex else X).reshape(-1)
     residuals = flat.narrow(0, 0, 0)  # nothing, but part of the graph
     if m > n and driver != "gelsy" and (driver == "gels" or bool((rank == n).all())):
         missed = matmul(A2, X) - B2
@@ -355,7 +354,6 @@ def lstsq(A, B, rcond=None, *, driver=None):
         residuals = residuals if not vector else residuals.squeeze(-1)
     X = X.squeeze(-1) if vector else X
     rank = engine.full((0,), 0, dt.int64) if driver == "gels" else rank
-    values = values if driver in ("gelsd", "gelss") else empty
     return engine.named(registry["linalg.lstsq"], (X, residuals, rank, values))
 
 

@@ -155,10 +155,24 @@ def _svd_back(gU, gS, gVh, U, S, Vh, m: int, n: int, k: int):
     return out
 
 
+@library(method=False, function_form=False, backward="LinalgSvdBackward0")
+def singular_values(A: T):
+    """The singular values, from the largest, without their vectors."""
+    require_matrix("linalg.svd", A)
+    require_floating("linalg.svd", A)
+    return (*A.shape[:-2], min(A.shape[-2:])), A.dtype.to_real()
+
+
+@singular_values.gradient
+def singular_values(g, A):
+    U, _, Vh = svd(A, False)
+    return matmul(U * engine.cast(g, U.dtype).unsqueeze(-2), Vh)
+
+
 @composite(where="linalg")
 def svdvals(A, *, driver=None):
     """The singular values, from the largest."""
-    return svd(A, False, driver=driver)[1]
+    return singular_values(A) if driver is None else svd(A, False, driver=driver)[1]
 
 
 @composite(name="svd")

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import Any, NamedTuple
 
+from flambeau.return_types import all_return_types
+
 PyTree = Any
 
 
@@ -43,6 +45,8 @@ SUPPORTED_NODES: dict[Any, NodeDef] = {
         children, maxlen=most)),
     namedtuple:  NodeDef(lambda x: (list(x), type(x)), lambda children, kind: kind(*children)),
 }  # fmt: skip
+SUPPORTED_NODES.update(dict.fromkeys(all_return_types, NodeDef(
+    lambda x: (list(x), type(x)), lambda children, kind: kind(children))))
 
 
 def register_pytree_node(cls, flatten_fn, unflatten_fn, **_serialization) -> None:
@@ -123,11 +127,14 @@ def tree_flatten(tree, is_leaf=None) -> tuple[list, TreeSpec]:
     return leaves, _flatten(tree, leaves, is_leaf)
 
 
+_LEAF = LeafSpec()
+
+
 def _flatten(tree, leaves: list, is_leaf) -> TreeSpec:
-    if tree_is_leaf(tree, is_leaf):
+    kind = None if is_leaf is not None and is_leaf(tree) else _kind(tree)
+    if kind is None:
         leaves.append(tree)
-        return LeafSpec()
-    kind = _kind(tree)
+        return _LEAF
     children, context = SUPPORTED_NODES[kind].flatten(tree)
     return TreeSpec(kind, context, [_flatten(c, leaves, is_leaf) for c in children])
 
@@ -157,7 +164,19 @@ def tree_iter(tree, is_leaf=None):
 
 
 def tree_leaves(tree, is_leaf=None) -> list:
-    return tree_flatten(tree, is_leaf)[0]
+    leaves: list = []
+    _gather(tree, leaves, is_leaf)
+    return leaves
+
+
+def _gather(tree, leaves: list, is_leaf) -> None:
+    """The leaves alone; of what a tree is besides, nothing is made."""
+    kind = None if is_leaf is not None and is_leaf(tree) else _kind(tree)
+    if kind is None:
+        leaves.append(tree)
+        return
+    for child in SUPPORTED_NODES[kind].flatten(tree)[0]:
+        _gather(child, leaves, is_leaf)
 
 
 def tree_structure(tree, is_leaf=None) -> TreeSpec:

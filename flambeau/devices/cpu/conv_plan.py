@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from array import array
 from itertools import product
 from math import prod
@@ -46,16 +47,27 @@ class _Weights(NamedTuple):
     channel: int
 
 
+@functools.cache
+def _ordered(taps: tuple) -> tuple:
+    """Taps by where they read."""
+    return tuple(sorted(taps, key=lambda tap: tap[1]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _weight_places(kernel, taps: tuple, step: int, channels: int) -> array:
+    """Where the weights of a row are: channels that lie a step apart, then taps."""
+    _, kh, kw = kernel
+    spots = [(z * kh + y) * kw + x for (z, _), (y, _), (x, _) in product(*taps)]
+    return table([c * step + t for c in range(channels) for t in spots])
+
+
 def _phase(lines, source: Source, groups, rows, channels, weights: _Weights, kernel, out_strides,
            element: str, tables: list, squares: bool) -> list[int]:
     """The words of one phase of a result."""
-    _, kh, kw = kernel
-    taps = [(z * kh + y) * kw + x for (z, _), (y, _), (x, _) in product(
-        *(sorted(v.taps, key=lambda tap: tap[1]) for v in lines))]
-    wk = table([c * weights.channel + t for c in range(channels) for t in taps])
-    ordered = [line._replace(taps=tuple(sorted(line.taps, key=lambda tap: tap[1])))
-               for line in lines]
-    lines = [lines[0], *map(square_line, lines[1:])] if squares else ordered
+    taps = tuple([_ordered(line.taps) for line in lines])
+    wk = _weight_places(kernel, taps, weights.channel, channels)
+    lines = [lines[0], *map(square_line, lines[1:])] if squares else [
+        line._replace(taps=own) for line, own in zip(lines, taps)]
     koff = table(source.offsets(lines, channels))
     tables += [koff, wk]
     inner, counts = len(koff), [line.outs for line in lines]

@@ -22,10 +22,6 @@ def inverse(dtype: str):
     return machine_code("inverse", (name,), dtype)[name]
 
 
-#: columns that LAPACK works on together
-_BLOCK = 32
-
-
 @functools.cache
 def cholesky(dtype: str):
     """The callable (out, infos, x, one, upper, n, count, work): how many had no factor."""
@@ -39,18 +35,3 @@ def triangle(dtype: str):
     """The callable that substitutes, see assembly/factors.py."""
     name = f"triangle_{dtype}"
     return machine_code("factors", (name,), "triangle", dtype)[name]
-
-
-@functools.cache
-def qr(dtype: str):
-    """The callable (q, r, x, spare, words, k, m, n, count, work)."""
-    for routine in ("dgeqrf", "dorgqr"):
-        jit().publish(f"flambeau_{routine}", address(f"{routine}_"))
-    name = f"qr_{dtype}"
-    return machine_code("factors", (name,), "qr", dtype)[name]
-
-
-def room_for_qr(m: int, n: int) -> tuple[int, int]:
-    """(doubles to spare, how many of them are LAPACK's own)."""
-    own = _BLOCK * max(m, n)
-    return m * n + min(m, n) + own, own

@@ -213,19 +213,19 @@ def _trsm(name, side, half, diagonal, one, a, x) -> None:
 
 
 @routine
-def least_squares(A, B, rcond):
+def least_squares(A, B, rcond, values):
     """(solutions, ranks, singular values) of batches of the same shape."""
     m, n = A.shape[-2:]
     right = B.shape[-1]
     solution = np.zeros((*A.shape[:-2], n, right), A.dtype)
     rank = np.zeros(A.shape[:-2], np.int64)
-    values = np.zeros((*A.shape[:-2], min(m, n)), A.dtype.char.lower())
+    spectra = np.zeros((*A.shape[:-2], min(m, n)), A.dtype.char.lower())
     for k, (a, b) in enumerate(zip(matrices(A), matrices(B), strict=True)):
         x, _, r, s = np.linalg.lstsq(a, b, rcond=rcond)
         matrices(solution)[k] = x
         rank.reshape(-1)[k] = r
-        values.reshape(prod(A.shape[:-2]), min(m, n))[k] = s
-    return solution, rank, values
+        spectra.reshape(prod(A.shape[:-2]), min(m, n))[k] = s
+    return solution, rank, spectra if values else spectra.reshape(-1)[:0]
 
 
 # -- orthogonal factors and spectra ----------------------------------------------------------------
@@ -265,6 +265,11 @@ def eig(A):
 @routine
 def svd(A, full_matrices, driver):
     return tuple(_converged("linalg.svd", np.linalg.svd, A, full_matrices))
+
+
+@routine
+def singular_values(A):
+    return _converged("linalg.svd", lambda x: np.linalg.svd(x, compute_uv=False), A)
 
 
 def _converged(name: str, function, *args):

@@ -262,10 +262,16 @@ class _Tile:
         self.masks = code.masks("%room", self.panel.vectors)
         self.a, c = self._rows_from("%a", "%down"), self._rows_from("%c", "%ldc")
         self.places = {(r, v): self._vector(c[r], v) for r, v in self.grid}
-        for place in self.places.values():  # C is needed at the end, and often comes from far
-            code.fetch(place, write=True)
+        if not self.coming:
+            for r in range(self.rows):
+                self._fetch_c(c[r])
         self._write(self._sums())
         return code
+
+    def _fetch_c(self, row: str) -> None:
+        """Have a row of C near when the sums are done: it often comes from far."""
+        for v in range(self.panel.vectors):
+            self.code.fetch(self._vector(row, v), write=True)
 
     def _rows_from(self, base: str, apart: str) -> list[str]:
         found = [base]
@@ -312,12 +318,14 @@ class _Tile:
         return [along, b, *after]
 
     def _summed_and_fetched(self, steps: int, values: list[str]) -> tuple[str, list[str]]:
-        """The first rows of B, as many for each row that is fetched before, and where they end."""
+        """The first rows of B, as many for each row that is fetched before, of C and of others, and
+        where they end."""
         code = self.code
         share = code.integer("and", code.integer("udiv", "%inner", self.rows), -steps)
         reach = VECTORS * self.step
 
         def one(r, carried):
+            self._fetch_c(code.at("%c", (r, "%ldc")))
             for n in range(self.coming):
                 place = code.at(f"%coming{n}", (r, f"%apart{n}"))
                 for byte in (*range(0, reach, 64), reach - 1):

@@ -17,6 +17,7 @@ class Loops(Operands):
         super().__init__(kernel)
         self.stages = expanded(kernel)
         self.native = lanes_of(kernel, self.stages, bits)
+        self.many_registers = bits == 512
 
     def begin(self) -> None:
         super().begin()

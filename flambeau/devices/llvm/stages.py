@@ -7,7 +7,7 @@ from functools import partial
 
 from ...core.kernel import stage_exprs
 from .folds import MANY_FOLDS, Folds
-from .weights import is_light, is_light_fold, is_light_pair, is_repeatable
+from .weights import has_many_functions, is_light, is_light_fold, is_light_pair, is_repeatable
 from .writer import Place
 
 #: rows that a fold into few places takes at a time
@@ -36,14 +36,16 @@ class Stages(Folds):
     def _kept_lanes(self, axis: int, pointers: list[str], index: dict[int, str]) -> None:
         """Lanes across the innermost kept loop.
 
-        A light fold has many vectors of states in flight: of many places, or where there are few
-        of them, of several rows. Which it is depends on the problem, never on a thread's range.
+        A body of many functions has more vectors in flight, as has a light one. A light fold has
+        many vectors of states in flight: of many places, or where there are few of them, of several
+        rows. Which it is depends on the problem, never on a thread's range.
         """
         w, kernel, stages = self.w, self.kernel, self.stages
         again, light_fold = is_repeatable(kernel, stages), is_light_fold(kernel, stages)
         if not (again and light_fold and kernel.reduced == 1 and self.native > 1):
-            wide = (MANY_FOLDS if light_fold else
-                    4 if is_light(kernel, stages) or is_light_pair(stages) else 2)
+            more = is_light(kernel, stages) or is_light_pair(stages) or (
+                self.many_registers and has_many_functions(kernel, stages))
+            wide = MANY_FOLDS if light_fold else 4 if more else 2
             self.lanes(axis, pointers, index, self._row, (wide, 1), again)
             return
         if self.at_place is not None:  # a block of a fold into few places

@@ -17,6 +17,8 @@ _HEAVY = {"div": 4, "sqrt": 6, "truncdiv": 20, "fmod": 20, "const": 0, "param": 
 
 #: a body of fewer steps is small
 _SMALL = 16
+#: functions of a body that are many
+_MANY = 3
 
 
 def expanded(kernel: Kernel) -> Stages:
@@ -75,6 +77,13 @@ def is_light(kernel: Kernel, stages: Stages) -> bool:
     """Whether the body is so small that more of it in flight pays."""
     return kernel.reduced == 0 and sum(
         len(_walk(e)) for kind, p in stages for e in stage_exprs(kind, p)) < _SMALL
+
+
+def has_many_functions(kernel: Kernel, stages: Stages) -> bool:
+    """Whether the body computes several functions: of each vector they are one long chain."""
+    seen = {e for kind, p in stages for root in stage_exprs(kind, p) for e in _walk(root)}
+    functions = [e for e in seen if e.args and (e.head, e.args[0].dtype) in mathlib.TABLE]
+    return kernel.reduced == 0 and len(functions) >= _MANY
 
 
 def is_light_fold(kernel: Kernel, stages: Stages) -> bool:

@@ -64,11 +64,40 @@ done:
   ret ptr null
 }
 
+; whether this thread is one of those that infer
+define internal i1 @infers() noinline {
+entry:
+  %count = load i64, ptr @g_inferring
+  %me = call i64 @PyThread_get_thread_ident()
+  br label %look
+look:
+  %i = phi i64 [ 0, %entry ], [ %next, %one ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %one, label %no
+one:
+  %next = add i64 %i, 1
+  %at = getelementptr i64, ptr @g_inferring, i64 %next
+  %who = load i64, ptr %at
+  %mine = icmp eq i64 %who, %me
+  br i1 %mine, label %yes, label %look
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
 ; 1: record, 0: do not, -1: let Python decide
 define internal i64 @recording() {
   %special = load i64, ptr @g_special
   %odd = icmp ne i64 %special, 0
-  br i1 %odd, label %python, label %usual
+  br i1 %odd, label %unusual, label %usual
+unusual:
+  %inferring = load i64, ptr @g_inferring
+  %only = icmp eq i64 %special, %inferring
+  br i1 %only, label %inference, label %python
+inference:
+  %infers = call i1 @infers()
+  br i1 %infers, label %no, label %usual
 usual:
   %off = load i64, ptr @g_off_count
   %all_on = icmp eq i64 %off, 0
@@ -164,22 +193,8 @@ plain:
 
 ; a storage taken by a thread that infers says so in its version
 define internal void @mark(ptr %mem) noinline {{
-entry:
-  %count = load i64, ptr @g_inferring
-  %me = call i64 @PyThread_get_thread_ident()
-  br label %look
-look:
-  %i = phi i64 [ 0, %entry ], [ %next, %other ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %one, label %no
-one:
-  %next = add i64 %i, 1
-  %at = getelementptr i64, ptr @g_inferring, i64 %next
-  %who = load i64, ptr %at
-  %mine = icmp eq i64 %who, %me
-  br i1 %mine, label %yes, label %other
-other:
-  br label %look
+  %infers = call i1 @infers()
+  br i1 %infers, label %yes, label %no
 yes:
   %version = getelementptr i8, ptr %mem, i64 {VERSION_AT}
   store i64 {INFERENCE}, ptr %version

@@ -94,8 +94,8 @@ def pointer(name: str, tensor: str, t: dict) -> str:
 def decided(refused: str, onward: str) -> str:
     """Whether a step of a pointwise plan is recorded: %on.
 
-    Python is asked where it is not known yet what such a step keeps, or where an operand is
-    refused: `refused` is text that says so.
+    Python is asked where it is not known yet what such a step keeps, or where an operand of a step
+    is refused: `refused` is text that says so.
     """
     return f"""decided:
 {at("%way", "%plan", BACK_AT)}
@@ -104,7 +104,8 @@ def decided(refused: str, onward: str) -> str:
   %on = and i1 %may, %flows
   %unprepared = icmp slt i64 %keep, 0
   %first_time = and i1 %on, %unprepared
-{refused}  %asks = or i1 %first_time, %refused
+{refused}  %cannot = and i1 %may, %refused
+  %asks = or i1 %first_time, %cannot
   br i1 %asks, label %slow, label %{onward}
 """
 

@@ -63,7 +63,8 @@ decided:
   %xr = call i1 @inferred(ptr %x)
   %yr = call i1 @inferred(ptr %y)
   %refused = or i1 %xr, %yr
-  br i1 %refused, label %slow, label %go
+  %cannot = and i1 %on, %refused
+  br i1 %cannot, label %slow, label %go
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,15 +16,16 @@ class Record:
     def __init__(self, names: str):
         self.names = names.split()
         self.place = {name: i for i, name in enumerate(self.names)}
+        self._in_order = itemgetter(*self.names)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def values(self, **given: int) -> list[int]:
         """The words in order; every name must be given."""
-        if set(given) != set(self.names):
+        if given.keys() != self.place.keys():
             raise ValueError(f"words that do not match: {sorted(set(given) ^ set(self.names))}")
-        return [given[name] for name in self.names]
+        return list(self._in_order(given))
 
     def read(self, f: Function, words: Value, names: str) -> list[Value]:
         return [words.load("i64", self.place[name]) for name in names.split()]

@@ -3,17 +3,19 @@
 play(plan, memory, values, 0) compares tensors with what the caller knows of them, finds their
 memory, gives gradients that nobody else holds their memory again, takes memory for other results
 into a list, as `settle` does, calls the program, and appends tensors that are handed out to
-another.
+another. While a long program runs, other threads do too: leaves have no gradients meanwhile.
 """
 
 from __future__ import annotations
 
 from .gather import Layout, none
 from .player_words import CHANGED, HELD, KEPT, PAIR, PLAN, ROW
-from .settle import further_on, take, taken
+from .settle import further_on, run_program, take, taken
+from .settle_words import FAILED
 from .writer import Function, Value
 
 _REFERENCES, _TYPE, _ADDRESS, _VERSION = 0, 8, 16, 56
+_HAD = 3    # the word of a row that has room
 
 
 def _field(owner: Value, offset: int, type_: str = "ptr") -> Value:
@@ -33,10 +35,23 @@ def _hand_out(f: Function, layout: Layout, row: Value, kind: Value) -> None:
     f.calls("Py_DecRef", "void", made)
 
 
+def _again(f: Function, layout: Layout, old: Value, kind: Value) -> Value:
+    """A new tensor on the memory of one that nobody else has, which ends here."""
+    made = f.calls("PyType_GenericAlloc", "ptr", kind, f.const("i64", 0))
+    for name in ("sig", "mem", "ptr", "node"):
+        value = layout.get(f, old, name)
+        f.do(f"call void @Py_IncRef(ptr {value.name})")
+        made.at("i8", layout.offsets[name]).store(value)
+    layout.get(f, made, "mem").at("i8", _VERSION).store(f.const("i64", 0))
+    f.calls("Py_DecRef", "void", old)
+    return made
+
+
 def build(offsets) -> list[Function]:
     layout = Layout(offsets)
     f = Function("play", "ptr plan, ptr memory, ptr values, i64 zero", "i64")
-    numbers = ("word_count", "guard_count", "grad_count", "pool_count", "kept_count", "work")
+    numbers = ("word_count", "guard_count", "grad_count", "pool_count", "kept_count", "work",
+               "threshold")
     words = {name: f.plan.load("i64" if name in numbers else "ptr", i)
              for i, name in enumerate(PLAN)}
     table = words["table"]
@@ -74,20 +89,25 @@ def build(offsets) -> list[Function]:
         boxed = taken(f, i)[1]
         table.store(f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {boxed.name})"),
                     words["slots"].load("i64", i))
-    f.do(f"call void {words['code'].name}(ptr {table.name}, ptr {words['failed'].name}, "
-         f"i64 {words['work'].name})")
     with f.each(0, words["grad_count"]) as i:
-        leaf = words["grads"].at("i64", i * ROW).load("ptr")
-        old = layout.gradient(f, leaf)
-        made = f.calls("PyType_GenericAlloc", "ptr", words["type"], f.const("i64", 0))
-        with f.when(made != f.const("ptr", 0)):
-            for name in ("sig", "mem", "ptr", "node"):
-                value = layout.get(f, old, name)
-                f.do(f"call void @Py_IncRef(ptr {value.name})")
-                made.at("i8", layout.offsets[name]).store(value)
-            layout.get(f, made, "mem").at("i8", _VERSION).store(f.const("i64", 0))
-            leaf.at("i8", layout.offsets["_grad"]).store(made)
-            f.calls("Py_DecRef", "void", old)
+        row = words["grads"].at("i64", i * ROW)
+        slot = row.load("ptr").at("i8", layout.offsets["_grad"])
+        row.store(slot.load("ptr"), _HAD)
+        slot.store(f.const("ptr", 0))
+    run_program(f, words)
+    failed = words["failed"].load("i64") != 0
+    with f.each(0, words["grad_count"]) as i:
+        row = words["grads"].at("i64", i * ROW)
+        given = f.var("ptr", row.load("ptr", _HAD))
+        with f.when(failed ^ True):
+            given.set(_again(f, layout, given(), words["type"]))
+        slot = row.load("ptr").at("i8", layout.offsets["_grad"])
+        other = slot.load("ptr")
+        slot.store(given())
+        with f.when(other != f.const("ptr", 0)):
+            f.calls("Py_DecRef", "void", other)
+    with f.when(failed):
+        f.give(f.const("i64", FAILED))
     with f.each(0, words["kept_count"]) as i:
         _hand_out(f, layout, words["kept"].at("i64", i * KEPT), words["type"])
     f.give(f.const("i64", 0))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from .gather import Layout, none
 from .hop import _SIZE, _item, _put, _size
 from .hop_words import STATE
-from .settle_words import ANOTHER, EMPTY, PLAN, PROMISE, ROW
+from .settle_words import ANOTHER, EMPTY, FAILED, PLAN, PROMISE, ROW
 from .writer import Function, Value
 
 _REFERENCES, _ADDRESS = 0, 16
@@ -109,6 +109,18 @@ def further_on(f: Function, start: Value, further: Value) -> Value:
     return place()
 
 
+def run_program(f: Function, words: dict[str, Value]) -> None:
+    """Call a program; others may go on in the meantime if that takes long."""
+    run = (f"call void {words['code'].name}(ptr {words['table'].name}, "
+           f"ptr {words['failed'].name}, i64 {words['work'].name})")
+    with f.when(words["work"] > words["threshold"]) as long:
+        thread = f.new("ptr", "call ptr @PyEval_SaveThread()")
+        f.do(run)
+        f.do(f"call void @PyEval_RestoreThread(ptr {thread.name})")
+    with long.otherwise():
+        f.do(run)
+
+
 def build(offsets) -> list[Function]:
     layout = Layout(offsets)
     f = Function("settle", "ptr state, ptr plan, ptr memory, i64 zero", "i64")
@@ -135,14 +147,9 @@ def build(offsets) -> list[Function]:
     first = plan["results"] + 2
     with f.each(0, plan["outside"]) as i:
         table.store(layout.address(f, _item(outside, i, True)), first + i)
-    run = (f"call void {plan['code'].name}(ptr {table.name}, ptr {plan['failed'].name}, "
-           f"i64 {plan['work'].name})")
-    with f.when(plan["work"] > plan["threshold"]) as long:
-        thread = f.new("ptr", "call ptr @PyEval_SaveThread()")
-        f.do(run)
-        f.do(f"call void @PyEval_RestoreThread(ptr {thread.name})")
-    with long.otherwise():
-        f.do(run)
+    run_program(f, plan)
+    with f.when(plan["failed"].load("i64") != 0):
+        f.give(f.const("i64", FAILED))
     with f.each(0, plan["row_count"]) as i:
         row = plan["rows"].at("i64", i * ROW)
         x, number, further = _item(values, row.load("i64"), True), row.load("i64", 1), (

@@ -16,3 +16,5 @@ PROMISE = 3
 ANOTHER = 1
 #: the answer if there is no memory for a result in its free list: all before it have some
 EMPTY = 2
+#: the answer if a check in the program did not hold: no value has become real
+FAILED = 3

@@ -23,13 +23,13 @@ from .tile import FRAME, FRAME_BYTES, ROWS
 #: given: what pack functions are told of k, if not how deep panels are. enter, leave: functions to
 #: call before and after a block, if any. finish: a function that a product which finishes calls on
 #: every part of C once all of k is in it, while it is in the cache, with where it starts, its rows
-#: and columns, bytes from row to row, and finish_with.
+#: and columns, bytes from row to row, and finish_with. next, next_step, ahead: see FRAME.
 WORDS = ("batch", "offsets", "m", "n", "k", "a_row", "a_step", "b_step", "b_lane", "c_row",
          "d_row", "kind", "alpha", "beta", "depth", "height", "pack_a", "pack_b", "across", "each",
          "rows_first", "grain", "tiles", "packer_a", "packer_b", "spare_a", "spare_b", "c_size",
          "round", "ahead", "spare_at", "tile_rows",
          "tile_columns", "tile_shift", "tile_group", "tile_masked", "tile_half", "alone",
-         "turned", "given", "enter", "leave", "finish", "finish_with")
+         "turned", "given", "enter", "leave", "finish", "finish_with", "next", "next_step")
 #: B is read where it lies; from panels that were made before; from panels made block by block
 DIRECT, SHARED, HERE = 0, 1, 2
 W = {name: i for i, name in enumerate(WORDS)}
@@ -93,7 +93,8 @@ class _Block:
         for field, value in (("v_step", self.v_step), ("ahead", self.word("ahead")),
                              ("c_row", self.c_row), ("alpha", self.word("alpha")),
                              ("s_row", w.pick(self.pack_a, t.size, self.a_row)),
-                             ("s_step", self.a_step)):
+                             ("s_step", self.a_step), ("next", self.word("next")),
+                             ("next_step", self.word("next_step"))):
             self.put(field, value)
         self.height = self._even("%rows", self._most_rows())
         self._around("enter")

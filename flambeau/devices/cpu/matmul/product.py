@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import struct
 from array import array
-from operator import itemgetter
 from typing import NamedTuple
 
 from .block import DIRECT, HERE, PANELS, SHARED, WORDS
@@ -86,31 +85,102 @@ def in_tiles(dtype: str) -> bool:
 # -- blocks ------------------------------------------------------------------------------------
 
 
-def block_depth(tile: Tile, k: int) -> int:
-    """Blocks in k, all about as deep: a panel of B takes an eighth of the second cache.
+class Form:
+    """What products of a dtype and a cut have in common, whatever their sizes: most words, and the
+    measures of their blocks."""
 
-    A panel is read in order, so it need not stay in the first cache; sums that are taken from C
-    and put back for every block cost more.
-    """
-    most = max(64, caches()[1] // 8 // (tile.columns * tile.size))
-    return -(-k // -(-k // most))
+    def __init__(self, dtype: str, cut: Cut, kernels: Tiles):
+        tile, shape = AMX if kernels.amx else host_tile(SUMS[dtype]), kernels.family
+        self.cut, self.kernels = cut, kernels
+        self.rows, self.columns = shape.rows, shape.columns
+        self.panel_rows, self.panel_columns = tile.rows, tile.columns
+        self.pitch, self.lanes, self.size = tile.pitch, tile.lanes, tile.size
+        self.loaded: set[int] = set()  # columns, whole tiles taken as one, whose code is loaded
+        # Half precision is rounded once, and sums along k are added up once: k is one block.
+        self.whole_depth = dtype != tile.dtype or cut.family == "dot"
+        same = self._same_words(dtype, cut, shape)
+        self.words = array("q", [same.get(name, 0) for name in ("work", *WORDS)])
+
+    def _same_words(self, dtype: str, cut: Cut, shape: Family) -> dict[str, int]:
+        kernels, (route, pack_a, pack_b, _) = self.kernels, cut
+        left, right = kernels.packers() if pack_a or pack_b != DIRECT else (0, 0)
+        enter, leave = around_tiles()[2:] if kernels.amx else (0, 0)
+        return dict(
+            pack_a=pack_a, pack_b=pack_b, across=route == ACROSS, each=route == EACH,
+            c_size=SIZES[dtype], tile_rows=shape.rows, tile_columns=shape.columns,
+            tile_shift=shape.lanes.bit_length() - 1, tile_group=8 * shape.rows,
+            tile_masked=8 * shape.rows * shape.vectors, tile_half=8 * shape.rows * kernels.half,
+            packer_a=left if pack_a else 0, packer_b=right if pack_b != DIRECT else 0,
+            enter=enter, leave=leave,
+            ahead=shape.columns * SIZES[dtype] if pack_b == DIRECT else 1024)
+
+    def blocks(self, m: int, n: int, k: int) -> dict[str, int]:
+        """How a product of these sizes is cut into blocks, and the memory they need."""
+        pack_a, pack_b = self.cut.pack_a, self.cut.pack_b
+        depth = k if self.whole_depth else self.depth(k)
+        blocks = {"depth": depth, "height": m if m > self.rows else self.rows, "round": n,
+                  "rows_first": k <= 64, "grain": self.grain(m, n, k), "tiles": self.tiles(n)}
+        if pack_b == SHARED:
+            blocks["height"], blocks["round"] = self.height(depth), self.width(k)
+        if pack_a or pack_b != DIRECT:
+            columns = -(-n // self.panel_columns) * self.panel_columns
+            room_a = self._room_a(min(blocks["height"], m), depth) if pack_a else 0
+            room_b = self._room(min(PANELS * self.panel_columns, columns), depth)
+            blocks["spare_at"] = room_a
+            blocks["spare_a"] = room_a + room_b if pack_b == HERE else room_a
+            if pack_b == SHARED:
+                blocks["spare_b"] = self._room(min(blocks["round"], columns), k)
+        return blocks
+
+    def tiles(self, n: int) -> int:
+        """The address of a table with the microkernels that a product of n columns calls."""
+        called = n if n < self.columns else self.columns + n % self.columns
+        if called not in self.loaded:
+            self.kernels.need(n)
+            self.loaded.add(called)
+        return self.kernels.address
+
+    def depth(self, k: int) -> int:
+        """Blocks in k, all about as deep: a panel of B takes an eighth of the second cache.
+
+        A panel is read in order, so it need not stay in the first cache; sums that are taken from C
+        and put back for every block cost more.
+        """
+        most = max(64, caches()[1] // 8 // (self.panel_columns * self.size))
+        return k if k <= most else -(-k // -(-k // most))
+
+    def height(self, depth: int) -> int:
+        """Rows of A whose panels take a good third of the second cache."""
+        rows = caches()[1] * 3 // 8 // (depth * self.size)
+        return max(1, rows // self.panel_rows) * self.panel_rows
+
+    def width(self, k: int) -> int:
+        """Columns of B that are packed before any is used."""
+        columns = (8 << 20) // (k * self.size)
+        return max(4, columns // self.panel_columns) * self.panel_columns
+
+    def grain(self, m: int, n: int, k: int) -> int:
+        """Matrices, tiles or panels that are worth a range of their own."""
+        route = self.cut.route
+        unit = (m * n if route == EACH else m * self.columns if route == ACROSS else
+                self.rows * n) * k
+        repeated = route == ACROSS and self.cut.pack_a  # every range packs A anew
+        return max(8 if repeated else 1, -(-RANGE_WORK // unit))
+
+    def _room(self, lanes: int, k: int) -> int:
+        """Bytes of panels, a vector to spare, whole lines of the cache."""
+        return -(-(lanes * k + 2 * self.lanes) * self.size // 64) * 64
+
+    def _room_a(self, rows: int, depth: int) -> int:
+        """Bytes of panels of A: see _panel_bytes in block.py."""
+        panels = -(-rows // self.panel_rows) + 1
+        return self._room(panels * (self.pitch + -(-self.lanes // depth)), depth)
 
 
-def block_height(tile: Tile, depth: int) -> int:
-    """Rows of A whose panels take a good third of the second cache."""
-    rows = caches()[1] * 3 // 8 // (depth * tile.size)
-    return max(1, rows // tile.rows) * tile.rows
+form = functools.cache(Form)
 
-
-def block_width(tile: Tile, k: int) -> int:
-    """Columns of B that are packed before any is used."""
-    columns = (8 << 20) // (k * tile.size)
-    return max(4, columns // tile.columns) * tile.columns
-
-
-def _depth(tile: Tile, k: int, cut: Cut, narrow: bool) -> int:
-    """Half precision is rounded once, and sums along k are added up once: k is one block."""
-    return k if narrow or cut.family == "dot" else block_depth(tile, k)
+#: where the words that sizes decide are; before them all is how much work there is
+_AT = {name: i for i, name in enumerate(WORDS, 1)}
 
 
 class Product:
@@ -126,98 +196,56 @@ class Product:
     def __init__(self, dtype: str, m: int, n: int, k: int, a: Matrix, b: Matrix, c_row: int,
                  offsets, d: tuple[int, int] | None = None, alpha=1.0, beta=1.0,
                  kernels: Tiles | None = None, cut: Cut | None = None):
-        tile = host_tile(SUMS[dtype])
         turned = n == 1 and m > 1 and c_row == 1 and cut is None
         if turned:
             m, n, a, b = n, m, Matrix(b.right, b.down), Matrix(a.right, a.down)
             d = None if d is None else (0, d[0])
             offsets = [(y, x, z, w) for x, y, z, w in offsets]
         self.offsets = array("q", [byte for row in offsets for byte in row])
-        batch = len(self.offsets) // 4
+        batch = len(offsets)
         self.work = m * n * k * batch >> 4
+        tile = host_tile(SUMS[dtype])
         cut = cut or choose(tile, m, n, k, batch, a, b, dtype != tile.dtype)
         if kernels is None:
             name = "amx" if cut.family == "square" and in_tiles(dtype) else cut.family
             kernels = tiles(dtype, name, name == "square" and in_pairs(dtype, k))
-        given, tile = (k, AMX) if kernels.amx else (0, tile)
-        k = kernels.depth(k)
+        found, size = form(dtype, cut, kernels), SIZES[dtype]
+        self.words = words = found.words[:]
+        self.address = words.buffer_info()[0] + 8
+        words[0] = self.work
+        deep = kernels.depth(k)
         if kernels.paired:
             a, b = Matrix(a.down, 2 * a.right), Matrix(2 * b.down, b.right)
-        values = {"batch": batch, "offsets": self.offsets.buffer_info()[0], "m": m, "n": n, "k": k,
-                  "given": given, "turned": turned}
-        self._describe(values, dtype, a, b, c_row, cut)
-        self._add(values, dtype, d, alpha, beta)
-        _cut_up(values, tile, m, n, k, dtype, cut, kernels)
-        values["alone"] = (batch == 1 and cut.route == EACH and not values["spare_a"]
-                           and not any(self.offsets))
-        self.words = array("q", [self.work, *_IN_ORDER(values)])
-        self.address = self.words.buffer_info()[0] + 8
-
-    @staticmethod
-    def _describe(values: dict, dtype: str, a: Matrix, b: Matrix, c_row: int, cut: Cut) -> None:
-        size = SIZES[dtype]
-        lane = b.right * size if values["n"] > 1 else size
-        values["a_row"], values["a_step"] = a.down * size, a.right * size
-        values["b_lane"] = lane
-        values["b_step"] = lane if cut.family == "dot" else b.down * size
-        values["c_row"], values["c_size"] = c_row * size, size
-
-    @staticmethod
-    def _add(values: dict, dtype: str, d, alpha: float, beta: float) -> None:
-        values["kind"], values["d_row"] = (SCALED if alpha != 1 else PLAIN), 0
+        lane = b.right * size if n > 1 else size
+        blocks = found.blocks(m, n, deep)
+        for name, value in (
+                ("batch", batch), ("offsets", self.offsets.buffer_info()[0]), ("m", m), ("n", n),
+                ("k", deep), ("given", k if kernels.amx else 0), ("turned", turned),
+                ("a_row", a.down * size), ("a_step", a.right * size), ("b_lane", lane),
+                ("b_step", lane if cut.family == "dot" else b.down * size),
+                ("c_row", c_row * size), ("kind", SCALED if alpha != 1 else PLAIN),
+                ("alpha", _bits(alpha)), ("beta", _bits(beta)),
+                ("alone", batch == 1 and cut.route == EACH and not blocks.get("spare_a")
+                 and not any(self.offsets)), *blocks.items()):
+            words[_AT[name]] = value
         if d is not None:
-            values["kind"], values["d_row"] = COLUMN if d[1] == 0 else ROWS, d[0] * SIZES[dtype]
-        values["alpha"], values["beta"] = _bits(alpha), _bits(beta)
+            words[_AT["kind"]] = COLUMN if d[1] == 0 else ROWS
+            words[_AT["d_row"]] = d[0] * size
+        if not cut.pack_a:
+            words[_AT["next"]], words[_AT["next_step"]] = _following(
+                a.down * size, a.right * size, found.rows, blocks["depth"])
 
 
-def _cut_up(values: dict, tile: Tile, m: int, n: int, k: int, dtype: str, cut: Cut,
-            kernels: Tiles) -> None:
-    """Blocks, the code that computes them, and the memory they need."""
-    shape, (route, pack_a, pack_b, _) = kernels.family, cut
-    shared = pack_b == SHARED
-    depth = _depth(tile, k, cut, dtype != tile.dtype)
-    height = block_height(tile, depth) if shared else max(m, shape.rows)
-    all_columns = -(-n // tile.columns) * tile.columns
-    width = block_width(tile, k) if shared else n
-    room_a = _room_a(tile, min(height, m), depth) if pack_a else 0
-    room_b = _room(min(PANELS * tile.columns, all_columns), depth, tile) if pack_b == HERE else 0
-    left, right = kernels.packers() if pack_a or pack_b != DIRECT else (0, 0)
-    enter, leave = around_tiles()[2:] if kernels.amx else (0, 0)
-    values.update(
-        depth=depth, height=height, round=width, pack_a=pack_a, pack_b=pack_b,
-        across=route == ACROSS, each=route == EACH, rows_first=k <= 64,
-        grain=_grain(m, n, k, cut, shape), tiles=kernels.need(n), tile_rows=shape.rows,
-        tile_columns=shape.columns, tile_shift=shape.lanes.bit_length() - 1,
-        tile_group=8 * shape.rows, tile_masked=8 * shape.rows * shape.vectors,
-        tile_half=8 * shape.rows * kernels.half,
-        packer_a=left if pack_a else 0, packer_b=right if pack_b != DIRECT else 0,
-        enter=enter, leave=leave, finish=0, finish_with=0,
-        spare_a=room_a + room_b, spare_at=room_a,
-        spare_b=_room(min(width, all_columns), k, tile) if shared else 0,
-        ahead=shape.columns * SIZES[dtype] if pack_b == DIRECT else 1024)
+def _following(down: int, right: int, rows: int, depth: int) -> tuple[int, int]:
+    """How far on A of the next tile is, and how much of it to fetch with every k.
 
-
-def _grain(m: int, n: int, k: int, cut: Cut, shape: Family) -> int:
-    """Matrices, tiles or panels that are worth a range of their own."""
-    unit = m * n * k
-    if cut.route != EACH:
-        unit = m * shape.columns * k if cut.route == ACROSS else shape.rows * n * k
-    repeated = cut.route == ACROSS and cut.pack_a  # every range packs A anew
-    return max(8 if repeated else 1, -(-RANGE_WORK // unit))
-
-
-def _room(lanes: int, k: int, tile: Tile) -> int:
-    """Bytes of panels, a vector to spare, whole lines of the cache."""
-    return -(-(lanes * k + 2 * tile.lanes) * tile.size // 64) * 64
-
-
-def _room_a(tile: Tile, rows: int, depth: int) -> int:
-    """Bytes of panels of A: see _panel_bytes in block.py."""
-    panels = -(-rows // tile.rows) + 1
-    return _room(panels * (tile.pitch + -(-tile.lanes // depth)), depth, tile)
-
-
-_IN_ORDER = itemgetter(*WORDS)
+    Where rows of A are side by side, each k is far from the next: hardware does not see it coming.
+    Otherwise all of it is one piece, unless rows are long.
+    """
+    if down < right:
+        return (2 * rows - 1) * down, right
+    step = rows * down // depth
+    return (rows * down, step) if step <= 64 else (0, 0)
 
 
 @functools.cache

@@ -18,8 +18,11 @@ from .host import Tile
 from .text import Code
 
 #: words of a frame, 8 bytes each. `kind` says what D is: see below. alpha and beta are doubles.
-#: `last` is 1 where finish applies. `ahead` is how far after a row of V the next to fetch lies.
-FRAME = ("s_row", "s_step", "v_step", "c_row", "d_row", "kind", "alpha", "beta", "last", "ahead")
+#: `last` is 1 where finish applies. `ahead` is how far after a row of V the next to fetch lies;
+#: `next` how far after S that of the next tile, of which `next_step` bytes more are fetched with
+#: every k.
+FRAME = ("s_row", "s_step", "v_step", "c_row", "d_row", "kind", "alpha", "beta", "last", "ahead",
+         "next", "next_step")
 FRAME_BYTES = 8 * len(FRAME)
 #: nothing, and alpha is 1; rows of D; one element of D a row; nothing
 PLAIN, ROWS, COLUMN, SCALED = 0, 1, 2, 3
@@ -140,7 +143,7 @@ class _Tile:
         self.c_rows = self.rows_from("%c", self.word("c_row"))
         w.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
         values = ["0", "%v", *["zeroinitializer"] * len(self.places)]
-        done = "0"
+        done, following = "0", (self.at("%s", self.word("next")), self.word("next_step"))
         if (self.k.rows, self.k.vectors, self.source) == (t.rows, t.vectors, ""):
             known = [t.size, t.pitch * t.size, t.columns * t.size]
             same = [w.is_("eq", x, y) for x, y in zip(strides, known, strict=True)]
@@ -149,8 +152,8 @@ class _Tile:
         else:
             for row in self.c_rows:
                 self._fetch_row(row)
-        return dict(zip(self.places, self._loop(done, "%k", 1, values, strides, ahead)[2:],
-                        strict=True))
+        sums = self._loop(done, "%k", 1, values, strides, ahead, following)[2:]
+        return dict(zip(self.places, sums, strict=True))
 
     def _summed_and_fetched(self, k: str, values: list[str], strides: list) -> tuple[str, list]:
         """Sums over nearly all of k, and where they end. A row of C is fetched every now and then:
@@ -171,7 +174,10 @@ class _Tile:
         a line."""
         w, reach = self.w, self.k.vectors * self.t.lanes * self.out_size
         for byte in (*range(0, reach, 64), reach - 1):
-            w.do(f"call void @llvm.prefetch.p0(ptr {w.at(row, byte)}, i32 1, i32 3, i32 1)")
+            self._fetch(w.at(row, byte), write=True)
+
+    def _fetch(self, place: str, near: int = 3, write: bool = False) -> None:
+        self.w.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 {write:d}, i32 {near}, i32 1)")
 
     def _carried(self, values: list[str]) -> list[tuple[str, str]]:
         """What loops carry, with types: how far S was read, V and the sums."""
@@ -179,13 +185,16 @@ class _Tile:
         return list(zip(types, values, strict=True))
 
     def _loop(self, start, stop, steps: int, values: list[str], strides: list,
-              ahead: str) -> list[str]:
-        """Sums over k, so many steps at a time."""
+              ahead: str, following: tuple = ()) -> list[str]:
+        """Sums over k, so many steps at a time; what follows S is fetched into the second cache."""
         w, (s_row, s_step, v_step) = self.w, strides
         s_rows = self.rows_from("%s", s_row)
 
-        def some(_, now):
+        def some(i, now):
             offset, v, *sums = now
+            if following:
+                base, step = following
+                self._fetch(self.at(base, w.mul(i, step)), near=2)
             for _ in range(steps):
                 sums = self._step([self.at(row, offset) for row in s_rows], v, sums, ahead)
                 offset, v = w.add(offset, s_step), self.at(v, v_step)
@@ -196,7 +205,7 @@ class _Tile:
     def _step(self, s_rows: list[str], v: str, sums: list[str], ahead: str) -> list[str]:
         """The products of one k."""
         if ahead:
-            self.w.do(f"call void @llvm.prefetch.p0(ptr {self.at(v, ahead)}, i32 0, i32 3, i32 1)")
+            self._fetch(self.at(v, ahead))
         right = [self.load(self.at(v, i * self.t.lanes * self.size), i, self.source)
                  for i in range(self.k.vectors)]
         left = [self._everywhere(row, self.source) for row in s_rows]
