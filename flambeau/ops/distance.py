@@ -180,7 +180,7 @@ def renorm(input, p, dim, maxnorm):
     if kept is None:
         raise IndexError(f"renorm: Dimension out of range (expected to be in range of "
                          f"[{-input.dim()}, {input.dim() - 1}], but got {dim})")
-    others = [d for d in range(input.dim()) if d != kept]
+    others = tuple([d for d in range(input.dim()) if d != kept])
     lengths = vector_norm(input, p, others, True)
     return input * _where(lengths > maxnorm, maxnorm / (lengths + 1e-7), 1.0)
 

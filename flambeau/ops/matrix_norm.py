@@ -266,8 +266,7 @@ def pdist(input, p=2.0):
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]
-    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    first, second = (engine.tensor([pair[k] for pair in pairs], dt.int64) for k in (0, 1))
+    first, second = registry["triu_indices"](n, n, 1)
     difference = input.index_select(0, first) - input.index_select(0, second)
     return registry["linalg.vector_norm"](difference, p, -1)
 

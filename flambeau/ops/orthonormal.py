@@ -83,28 +83,25 @@ def geqrf(input: T):
 def householder_product(A, tau):
     """The first columns of a product of reflections 1 - tau v v^H."""
     _check_reflections("torch.linalg.householder_product", A, tau)
-    m, n = A.shape[-2:]
-    eye = engine.eye(m, n, dtype=A.dtype)
-    # Chosen everywhere, so that even no reflection at all is part of the graph.
-    out = registry["where"](engine.full((), True), eye, A)
-    for i in reversed(range(tau.shape[-1])):
-        out = reflected(A, tau, i, out)
-    return out
+    return _rotated(A, tau, engine.eye(*A.shape[-2:], dtype=A.dtype))
 
 
-def reflected(A, tau, i: int, x, adjoint: bool = False):
-    """(1 - tau v v^H) x with the i-th reflection, or with its adjoint."""
-    m = A.shape[-2]
-    column = A.narrow(-1, i, 1)
-    basis = engine.eye(m, dtype=A.dtype).narrow(-1, i, 1)
-    v = column * _ones_below(m, i, A) + basis
-    factor = tau.narrow(-1, i, 1).unsqueeze(-1)
-    factor = conjugate(factor) if adjoint else factor
-    return x - matmul(factor * v, matmul(mH(v), x))
+def _rotated(A, tau, x, adjoint: bool = False):
+    """H_0 H_1 ... x with the reflections H_i = 1 - tau_i v_i v_i^H, or the adjoint of it.
 
-
-def _ones_below(m: int, i: int, like):
-    return engine.tensor([[1.0 if k > i else 0.0] for k in range(m)], like.dtype.to_real())
+    The product is 1 - V T V^H with V = (v_0 v_1 ...) and a triangular T, for which (1 + D S) T = D:
+    D has tau on its diagonal, and S what v_i^H v_j are above it. So reflections are not made one
+    by one, and none of tau is divided by.
+    """
+    m, k = A.shape[-2], tau.shape[-1]
+    V = A.narrow(-1, 0, k).tril(-1) + engine.eye(m, k, dtype=A.dtype)
+    D, S = tau.unsqueeze(-1), matmul(mH(V), V).triu(1)
+    if adjoint:
+        inner = conjugate(D) * solve_triangular(mH(D * S), matmul(mH(V), x), upper=False,
+                                                unitriangular=True)
+    else:
+        inner = solve_triangular(D * S, D * matmul(mH(V), x), upper=True, unitriangular=True)
+    return x - matmul(V, inner)
 
 
 def _check_reflections(name: str, A, tau) -> None:
@@ -150,10 +147,3 @@ def ormqr(input, tau, other, left=True, transpose=False):
     if not left:  # C Q is (Q^H C^H)^H
         return mH(_rotated(input, tau, mH(other), not transpose))
     return _rotated(input, tau, other, transpose)
-
-
-def _rotated(A, tau, x, adjoint: bool):
-    order = range(tau.shape[-1])
-    for i in order if adjoint else reversed(order):
-        x = reflected(A, tau, i, x, adjoint)
-    return x
