@@ -12,15 +12,17 @@ from typing import Any
 
 from ..engine import eager
 from ..engine.modes import gradient_watchers, is_watched, odd_threads
+from .calm import Calm, scripts
 from .casting import casting
 from .ending import ANOTHER_PATH
-from .names import everything, names_of, tensors_of
+from .names import names_of, tensors_of
 from .report import Report
+from .search import everything
 from .segment import Step
 from .settle import Reach
 from .trace import Tracer, load_code
 
-#: so many ways through a function are remembered with fullgraph=True
+#: so many ways through a function are remembered that are taken without Python
 SCRIPTS = 8
 #: a function that is on new paths in most of its calls, after so many of them, runs eagerly
 PATIENCE = 64
@@ -48,11 +50,7 @@ class Compiled:
         self.claim, self.let_go = turn.acquire, turn.release
         load_code()  # now, for the first call has enough to do
         if fullgraph:
-            from .replay import play  # segments have no need of these
-            from .script import Script
-
-            play()
-            self.writes = Script
+            scripts()
         self.reset()
         _all.add(self)
 
@@ -63,6 +61,9 @@ class Compiled:
         self.apart: list = []    # (kind of call, its paths) that parted from those on the way
         self.scripts: list[Any] = []  # the one played last comes first
         self.short: Any = None   # that one in a function, see shortcut.py
+        self.calm = Calm()       # whether calls are to be made without Python that need not be
+        if not self.fullgraph:
+            self.report.calm = self.calm
         self.trained: list = []  # leaves whose gradients the last traced call had to do with
         self.met: list = []      # tensors from outside that the last traced call used
         self.reach: Any = None   # what the function's code takes from around it, see settle.py
@@ -77,27 +78,39 @@ class Compiled:
         if eager.tracers or self.given_up or (odd_threads and is_watched()) or (
                 not self.claim(False)):  # another thread is in it
             return self.function(*args, **kwargs)
+        calm = self.calm
         try:
-            if not self.fullgraph:
-                return self._traced(args, kwargs)
             short = self.short
             if short is not None and not (kwargs or self.verify):
                 found = short(args)
                 if found is not None:
+                    calm.played += 1
                     return found[0]
-            return self._whole(args, kwargs)
+            if self.fullgraph or self.scripts or calm.calls >= calm.wait:
+                return self._whole(args, kwargs)
+            return self._traced(args, kwargs)
         finally:
             self.let_go()
 
     def _whole(self, args, kwargs):
         """A call as others before it were made, or one that is written down."""
+        calm = self.calm
         for k, script in enumerate(() if self.verify else self.scripts):
             found = script.play(args, kwargs)
             if found is not None:
                 if k:
                     self._lead([self.scripts.pop(k), *self.scripts])
+                calm.played += 1
                 return found[0]
-        script = self.writes(self.function, args, kwargs, self.met)
+        if not self.fullgraph:
+            if self.scripts and not calm.of_use():
+                self.scripts, self.short = [], None
+            if calm.calls < calm.wait:
+                return self._traced(args, kwargs)
+            if calm.tries == 1:  # now it is known which code counts, and what that can reach
+                self.changes = -1
+        script = scripts()(self.function, args, kwargs, self.met,
+                           None if self.fullgraph else calm.ran)
         return self._traced(args, kwargs, script)
 
     def _lead(self, scripts: list) -> None:
@@ -127,7 +140,9 @@ class Compiled:
             gradient_watchers.append(writing.gradients.watch)
         finished = False
         try:
-            result = self.function(*args, **kwargs)
+            watched = writing is not None and not self.fullgraph
+            result = writing.witness.watch(self.function, args, kwargs) if watched else (
+                self.function(*args, **kwargs))
             finished = True
         finally:
             try:
@@ -149,19 +164,33 @@ class Compiled:
         if writing is not None:
             self.met = [*writing.met, *held]
             self.trained = writing.trained or self.trained
-            if writing.finish(result, [*held, *self.reach.tensors]):
-                self._lead([writing, *self.scripts[:SCRIPTS - 1]])
-            elif writing.reason == ANOTHER_PATH:
-                # The next call of this kind learns its path as a whole, and others keep theirs.
-                self.apart = [(kind, Step()), *(
-                    row for row in self.apart if row[0] != kind)][:SCRIPTS]
-            elif writing.effect is not None:
-                if not tracer.captured:
-                    self._tell_of(writing.effect)
-            elif not tracer.captured:
-                raise RuntimeError(f"compile: {report.name} cannot be one program with "
-                                   f"fullgraph=True: {writing.reason}{writing.line}")
+            written = tracer.script is not None and (
+                writing.finish(result, [*held, *self.reach.tensors]))
+            if not self.fullgraph:
+                written = self.calm.tried(written, writing)
+                if self.calm.tries == 0:
+                    self.met = []  # nobody else may hold them
+            if written:  # others that were for modules as they were before never hold again
+                others = [s for s in self.scripts if s.changes == writing.changes]
+                self._lead([writing, *others[:SCRIPTS - 1]])
+            elif self.fullgraph:
+                self._unwritten(writing, kind, tracer.captured)
+        elif not self.fullgraph:
+            self.calm.went(tracer.captured)
         return result
+
+    def _unwritten(self, script, kind, is_new: bool) -> None:
+        """A call with fullgraph=True cannot be made again without Python, now or ever."""
+        if script.reason == ANOTHER_PATH:
+            # The next call of this kind learns its path as a whole, and others keep theirs.
+            self.apart = [(kind, Step()), *(
+                row for row in self.apart if row[0] != kind)][:SCRIPTS]
+        elif script.effect is not None:
+            if not is_new:
+                self._tell_of(script.effect)
+        elif not is_new:
+            raise RuntimeError(f"compile: {self.report.name} cannot be one program with "
+                               f"fullgraph=True: {script.reason}{script.line}")
 
     def _tell_of(self, effect: str) -> None:
         """Once: what Python changes in every call is what Python has to be there for."""
@@ -175,13 +204,18 @@ class Compiled:
     def _reached(self) -> Reach:
         """Look again for tensors that the function's code can reach without being given them."""
         self.changes = eager.module_changes[0]
-        bound = (everything if self.fullgraph else names_of)(self.function)[1]
-        self.reach = Reach(bound, tensors_of(self.function, bound))
+        if self.fullgraph or self.calm.ran:
+            _, bound, tensors, *_ = everything(self.function,
+                                               None if self.fullgraph else self.calm.ran)
+        else:
+            bound = names_of(self.function)[1]
+            tensors = tensors_of(self.function, bound)
+        self.reach = Reach(bound, tensors)
         return self.reach
 
     def _lose_patience(self) -> None:
         report = self.report
-        if report.captured >= PATIENCE and 2 * report.captured > report.calls:
+        if report.captured >= PATIENCE and 2 * report.captured > report.calls + self.calm.played:
             self._give_up(
                 f"took a new path in {report.captured} of {report.calls} calls",
                 "shows where paths part; numbers that change, or shapes that are never the same, "

@@ -77,6 +77,7 @@ class Replay:
         self.address = _address(self._plan)
         self.native = play()
         self.first = first
+        self.is_patient = False     # whether the call is made with Python if a check fails
 
     def guards_hold(self) -> bool:
         """The same comparisons in Python."""
@@ -95,6 +96,9 @@ class Replay:
         values: list[Tensor] = []
         while refused := self.native(self.address, id(made), id(values), 0):
             if refused == FAILED:
+                if self.is_patient:
+                    program.failed[0] = 0
+                    return CHANGED
                 program.refuse()
             if refused != EMPTY:
                 return refused

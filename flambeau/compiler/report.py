@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from .launch import Finished
 
@@ -29,6 +30,7 @@ class Report:
         self.last: set = set()          # segments that nothing was ever called in
         self.breaks: dict = {}          # (op, reason) -> line
         self.programs: list = []        # (step, program or None)
+        self.calm: Any = None           # whether calls are made without Python, see calm.py
 
     def flushed(self, step, reason: str) -> None:
         self.ends[step] = (reason, where())
@@ -51,6 +53,8 @@ class Report:
                     lines.append(f"    {_described(step, program)}")
         for (op, reason), line in self.breaks.items():
             lines.append(f"  break at {line}: {op}: {reason}")
+        if self.calm is not None:
+            lines += [f"  {line}" for line in self.calm.told()]
         return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""fullgraph: a call that can be made again without Python.
+"""A call that can be made again without Python: with fullgraph=True, or where nobody would miss it.
 
 A script is written down while a call follows known paths from its start to its end: the programs
 it ran, the calls in between (see actions.py), which tensors came from where, and what was
@@ -29,13 +29,15 @@ from .actions import (
 )
 from .casting import casting
 from .gradients import Gradients, Presence, Regrade, gradient_of
-from .names import SCALARS, changed, changed_name, everything, now
+from .names import SCALARS, changed, changed_name, differ
 from .overlap import homes_of, overlapping
 from .phantom import IS_LEAF, plain, state_of
 from .report import where
 from .reverse import has_hooks
+from .search import everything
 from .shortcut import shortcut
 from .sources import SOURCES, Fixed, Fresh, Given, Made, Overlaps, Player
+from .witness import Witness
 
 __all__ = ["Given", "Made", "Run", "Script", "flatten"]
 
@@ -45,15 +47,16 @@ _KINDS = (bool, int, str, bytes, tuple)
 class Script:
     """What a call did, and under which conditions it would do so again."""
 
-    def __init__(self, function, args, kwargs, before):
+    def __init__(self, function, args, kwargs, before, ran: set | None = None):
         leaves: list = []
+        self.is_wanted = ran is None    # or Python is left out only if nobody would miss it
         self.before = before            # tensors that the last call met
         self.met: list[Tensor] = []     # and this one
         self.gradients = Gradients()
         self.structure = flatten((args, kwargs), leaves)
         self.leaves = [(plain(v.sig), state_of(v)) if isinstance(v, Tensor) else v for v in leaves]
         self.given = {id(v): k for k, v in enumerate(leaves) if isinstance(v, Tensor)}
-        self.arguments = leaves         # until it is finished
+        self.arguments, self.called_with = leaves, (args, kwargs)   # until it is finished
         #: where a tensor is given that is given before as well
         self.again = [(k, self.given[id(v)]) for k, v in enumerate(leaves)
                       if isinstance(v, Tensor) and self.given[id(v)] != k]
@@ -61,7 +64,8 @@ class Script:
         self.grad, self.casting, self.device = modes.grad, casting(), places.default()
         self.modes, self.changes = modes_now(), module_changes[0]
         self.inference = modes.inference
-        self.scalars, self.bound = everything(function)
+        self.scalars, self.bound, _, codes, unsure = everything(function, ran)
+        self.witness = Witness(codes, unsure)
         self.actions: list = []
         self.fixed: dict[int, Fixed] = {}
         self.fresh: dict[int, Fresh] = {}
@@ -252,17 +256,35 @@ class Script:
         self.hold.clear()
         self.fresh.clear()
         self.gradients.release()
-        del self.arguments
+        del self.arguments, self.called_with
         if self.effect is not None or self.reason is not None:
             return False
         self._prepare()
-        return True
+        return self.is_wanted or self._fails_early()
+
+    def _fails_early(self) -> bool:
+        """Whether an index that is out of bounds is seen while nothing has been done.
+
+        Then the call is made with Python, and comes to its error the way that eager calls do.
+        """
+        checked = [run for run in self.actions if type(run) is Run and run.program.checks]
+        if not checked:
+            return True
+        if checked == [self.first] and not self.first.variant.written:
+            self.first.replay.is_patient = True
+            return True
+        self._refuse_at_the_end("an index is checked after something was changed")
+        return False
 
     def _look_for_effects(self) -> None:
         """What Python has changed it would have to change again."""
         name = changed_name(self.scalars, self.bound)
         if self.changes != module_changes[0]:
             name = "an attribute of a module"
+        leaves: list = []
+        if flatten(self.called_with, leaves) != self.structure or any(
+                a is not b for a, b in zip(leaves, self.arguments, strict=True)):
+            name = "an argument"
         if name is not None and self.reason is None:
             self.effect = name
 
@@ -355,9 +377,8 @@ class Script:
                     return None
         if changed(self.bound):
             return None
-        for owner, name, value in self.scalars:
-            if now(owner, name) != value:
-                return None
+        if self.scalars and differ(self.scalars):
+            return None
         for k, n in self.again:
             if leaves[k] is not leaves[n]:
                 return None

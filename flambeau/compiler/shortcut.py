@@ -15,7 +15,7 @@ from ..engine.node import Hooked
 from ..engine.tensor import Tensor
 from .actions import Call
 from .casting import casting
-from .names import changed
+from .names import changed, differ
 from .phantom import state_of
 from .sources import Fixed, Given, Made
 
@@ -31,14 +31,15 @@ def shortcut(script):
     replay, calls = first.replay, script.others
     fixed = [first.sources[k] for k in first.variant.written]
     if replay.handed != [found[0].value] or not (script.simple and script.presence.idle) or (
-            script.scalars or script.again or script.overlaps.sources or script.switches) or (
+            script.again or script.overlaps.sources or script.switches) or (
             any(type(s) is not Given for _, s in first.moving)) or (
             any(type(s) is not Fixed for s in fixed)) or (
             any(type(each) is not Call or not each.plain for each in calls)):
         return None
 
     grad, changes, cast, device = script.grad, script.changes, script.casting, script.device
-    expected, bound, goes_back = script.leaves, script.bound, script.goes_back
+    expected, goes_back = script.leaves, script.goes_back
+    bound, scalars = script.bound, script.scalars
     program, numbers, sizes = replay.program, replay.numbers, replay.sizes
     table, native, address = program.table, replay.native, replay.address
     moving = [(replay.first + k, source.number) for k, source in first.moving]
@@ -53,7 +54,7 @@ def shortcut(script):
         for x, (its, state) in zip(args, expected):
             if not isinstance(x, Tensor) or x.sig is not its or state_of(x) != state:
                 return None
-        if bound and changed(bound):
+        if (bound and changed(bound)) or (scalars and differ(scalars)):
             return None
         if numbers:
             program.put_numbers(numbers)
@@ -63,6 +64,9 @@ def shortcut(script):
         values: list = []
         while refused := native(address, id(made), id(values), 0):
             if refused == FAILED:
+                if replay.is_patient:
+                    program.failed[0] = 0
+                    return None
                 program.refuse()
             if refused != EMPTY:
                 return None

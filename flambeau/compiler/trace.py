@@ -194,9 +194,10 @@ class Tracer(Knowing, Ending):
 
     def created(self, x: Tensor) -> None:
         """A tensor was made of numbers that Python knows."""
-        if self.script is not None and self.traces() and x.__class__ is Tensor:
-            eager.constants.append(x)
-            self.script.created(x)
+        if self.traces() and x.__class__ is Tensor:
+            if self.script is not None:
+                eager.constants.append(x)
+                self.script.created(x)
             self.trace_on(x)
 
     def draws(self) -> None:
@@ -249,7 +250,7 @@ class Tracer(Knowing, Ending):
                         self._expect(step, args, kwargs)
                     return (self._hop(step, numbers),)
             if self.recorder is not None or self.step is self.root or (
-                    self.script is None and self.goes_on()):
+                    self._is_at_leisure() and self.goes_on()):
                 break
             self.flush(ANOTHER_PATH)  # and look again: this path may be known from here
             self._catch_up()
@@ -359,7 +360,14 @@ class Tracer(Knowing, Ending):
         Not where nothing did: then the graph was made before.
         """
         return self.recorder is not None or (
-            self.script is None and self.step is not self.root and self.goes_on())
+            self._is_at_leisure() and self.step is not self.root and self.goes_on())
+
+    def _is_at_leisure(self) -> bool:
+        """Whether nothing has to be written down; what nobody asked for is given up."""
+        if self.script is not None and not self.script.is_wanted:
+            self.script.refuse("a path is new")
+            self.script = None
+        return self.script is None
 
     def _beyond_us(self, step: Step | None, key: tuple) -> None:
         """A way back that is no part of a program runs by itself."""

@@ -3,6 +3,8 @@
 import itertools
 import weakref
 
+from flambeau.assemble import module_changes
+
 
 class RemovableHandle:
     """Takes a hook away again: by `remove()`, or at the end of a `with` block."""
@@ -18,6 +20,7 @@ class RemovableHandle:
             table = reference()
             if table is not None:
                 table.pop(self.id, None)
+                module_changes[0] += 1
 
     def __getstate__(self):
         return self.id, [reference() for reference in self._tables]
@@ -41,6 +44,7 @@ class HookTable(dict):
     def add(self, hook, *marks, first=False):
         """Insert a hook, and mark its id in further tables."""
         handle = RemovableHandle(self, *marks)
+        module_changes[0] += 1
         if first:
             later = dict(self)
             self.clear()
