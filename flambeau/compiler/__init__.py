@@ -15,6 +15,9 @@
     program    one native call
     reverse    the way back, as a program of its own
     script     a whole call without Python, for fullgraph=True
+    calm       and for others, once they learn nothing new and nobody would miss Python
+    witness    what Python does in such a call
+    search     all that its code can reach
     actions    what such a call does, one after the other
     names      what that call may depend on besides its arguments
     gradients  and the gradients that it finds and leaves

@@ -64,6 +64,7 @@ class Run:
         place = {b: n for n, b in enumerate(self.program.results)}
         reverse = step.stop.reverse
         self.walked = reverse.walked if variant.wanting and not reverse.outputs else None
+        self.rejoins = bool(variant.wanting) and self.walked is None    # the graph, see `rejoin`
         #: of each value: its number, signature, whose memory it is in, and where
         self.inner = [(k, r.sig, place[r.place.root[1]], r.place.offset)
                       for k, r in variant.live if r.place.root[0] == "buffer"]
@@ -85,12 +86,12 @@ class Run:
                 or any(k not in fixed for k in trained.values())
                 or any(known[v].place.offset for v in trained) or len(set(homes)) < len(homes)
                 or any(place[known[v].place.root[1]] in homes for v in handed)
-                or (self.variant.wanting and self.walked is None)):
+                or (self.rejoins and (trained or handed != {*self.variant.wanting}))):
             return
         grads = [(fixed[k], known[v].sig, place[known[v].place.root[1]])
                  for v, k in trained.items()]
         wanting = {*self.variant.wanting}
-        kept = [(k, sig, self.walked[k] if k in wanting else None, n, offset)
+        kept = [(k, sig, self.walked[k] if k in wanting and not self.rejoins else None, n, offset)
                 for k, sig, n, offset in self.inner if k in handed]
         # After the tensors that the program reads comes something else in its table.
         self.moving = [(k, s) for k, s in enumerate(self.sources[:self.program.outside])
@@ -108,13 +109,22 @@ class Run:
         if inferring:
             return (self.replay.guards_hold() and all_have_gradients(trained)
                     and self._played(player))
-        found = self.replay.run([(k, s.get(player)) for k, s in self.moving] if self.moving else ())
+        made: list = []
+        found = self.replay.run(
+            [(k, s.get(player)) for k, s in self.moving] if self.moving else (), made)
         if type(found) is not dict:
             return found != CHANGED and all_have_gradients(trained) and self._played(player)
         for k in self.variant.written:
             self.sources[k].get(player).mem.version += 1
+        if self.rejoins:
+            self.rejoin(player, found, [s.get(player) for s in self.sources], made)
         player.made.append(found)
         return True
+
+    def rejoin(self, player: Player, values: dict, outside: list, made: list) -> None:
+        """Put values into the graph whose way back has not been walked; made: all results."""
+        player.values, player.outside, player.numbers = values, outside, self.numbers
+        attach_reverse(player, self.step, self.variant, made)
 
     def _played(self, player: Player) -> bool:
         self.play(player)
@@ -145,8 +155,7 @@ class Run:
             for k in variant.wanting:
                 values[k].node = self.walked[k]
         elif variant.wanting:
-            player.values, player.outside, player.numbers = values, outside, self.numbers
-            attach_reverse(player, self.step, variant, made)
+            self.rejoin(player, values, outside, made)
         if variant.bases:
             tie(variant.bases, values, outside)
         for k, value in self.grads:

@@ -239,8 +239,9 @@ def compile(model=None, *, fullgraph: bool = False, dynamic=None, backend="induc
             options=None, disable: bool = False, verify: int = 0):
     """The same function or module, faster.
 
-    It runs the real Python; op calls are recorded once and then run as native programs. With
-    fullgraph=True Python is skipped as long as nothing it depends on has changed. `verify=n`
+    It runs the real Python; op calls are recorded once and then run as native programs. Python is
+    left out, as long as nothing it depends on has changed, where all it does is to call ops; with
+    fullgraph=True that is demanded, and what stands in its way is an error. `verify=n`
     compares the first n calls with eager ones. backend, mode, options and dynamic are accepted for
     the sake of PyTorch programs: there is one way to compile here.
 

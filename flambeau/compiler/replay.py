@@ -84,15 +84,14 @@ class Replay:
         return all(x.sig is sig and x.node is node for x, sig, node in self.guarded) and all(
             cell.cell_contents is value for cell, value in self.cells)
 
-    def run(self, moving) -> dict | int:
+    def run(self, moving, made: list) -> dict | int:
         """Run on tensors (place among the inputs, tensor) that are not fixed; the values handed
-        out, or why nothing was done."""
+        out, or why nothing was done. made: an empty list, for the memory of results."""
         program = self.program
         if self.numbers:
             program.put_numbers(self.numbers)
         for k, x in moving:
             program.table[self.first + k] = x.ptr
-        made: list = []
         values: list[Tensor] = []
         while refused := self.native(self.address, id(made), id(values), 0):
             if refused == FAILED:

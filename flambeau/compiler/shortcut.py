@@ -17,7 +17,7 @@ from .actions import Call
 from .casting import casting
 from .names import changed, differ
 from .phantom import state_of
-from .sources import Fixed, Given, Made
+from .sources import Fixed, Given, Made, Player
 
 
 def shortcut(script):
@@ -33,6 +33,7 @@ def shortcut(script):
     if replay.handed != [found[0].value] or not (script.simple and script.presence.idle) or (
             script.again or script.overlaps.sources or script.switches) or (
             any(type(s) is not Given for _, s in first.moving)) or (
+            first.rejoins and any(type(s) not in (Fixed, Given) for s in first.sources)) or (
             any(type(s) is not Fixed for s in fixed)) or (
             any(type(each) is not Call or not each.plain for each in calls)):
         return None
@@ -45,6 +46,9 @@ def shortcut(script):
     moving = [(replay.first + k, source.number) for k, source in first.moving]
     written = [source.tensor for source in fixed]
     works = [(each.work, each.args, each.kwargs) for each in calls]
+    outside = [(s.tensor, 0) if type(s) is Fixed else (None, s.number) for s in first.sources
+               ] if first.rejoins else None
+    value = replay.handed[0]
 
     def again(args):
         if modes.grad is not grad or module_changes[0] != changes or casting() != cast or (
@@ -73,6 +77,9 @@ def shortcut(script):
             made.append(allocate(sizes[len(made)]))
         for x in written:
             x.mem.version += 1
+        if outside is not None:
+            first.rejoin(Player(args, ()), {value: values[0]},
+                         [args[k] if x is None else x for x, k in outside], made)
         for work, args, kwargs in works:
             work(*args, **kwargs)
         return values
