@@ -107,6 +107,30 @@ def test_a_model_is_played_and_differentiated_outside():
     assert np.allclose(run(torch.compile), run(lambda model: model), rtol=1e-4)
 
 
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.options = types.SimpleNamespace(scale=2.0)
+
+    def forward(self, x):
+        return x * self.options.scale
+
+
+@pytest.mark.parametrize("wrap", [
+    lambda model: model, lambda model: torch.no_grad()(lambda x: model(x)),
+    lambda model: torch.inference_mode()(lambda x: model(x))])
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_what_the_library_stands_around_is_seen(wrap, fullgraph):
+    """A module of the user's in one of the library's, and functions with decorators."""
+    model = nn.Sequential(nn.ReLU(), Scaled())
+    compiled = torch.compile(wrap(model), fullgraph=fullgraph)
+    for scale in (2.0, 3.0):
+        model[1].options.scale = scale
+        for _ in range(CALLS):
+            assert compiled(torch.ones(2)).tolist() == [scale] * 2
+    assert fullgraph or report_of(compiled).calm.played > 5
+
+
 def test_dropout_draws_what_it_would():
     def make():
         made = training(lambda *layers: nn.Sequential(*layers[:2], nn.Dropout(0.5), layers[2]))

@@ -39,7 +39,8 @@ _BY_ANY_NAME = {"getattr", "setattr", "vars", "__dict__", "eval", "exec", "asdic
 _LASTING = ("math", "cmath", "operator", "typing")
 #: what has no attributes, and is always the same; what a generator draws is part of programs
 _STATELESS = (dtype, device, Size, slice, range, type(Ellipsis), types.BuiltinFunctionType,
-              types.MethodWrapperType, types.WrapperDescriptorType, Generator)
+              types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType,
+              types.ClassMethodDescriptorType, types.GetSetDescriptorType, Generator)
 #: classes that have nothing of their own
 _PLAIN = (object, types.SimpleNamespace)
 #: what functions become in a class
@@ -66,7 +67,10 @@ class Everything(NamedTuple):
 def everything(function, ran: set | None = None) -> Everything:
     """All that a function's code can reach; by way of code that has run, if that is known."""
     search = _Search(ran)
-    search.look_into(function, 0)
+    if isinstance(function, types.FunctionType):
+        search.look_into_function(function, 0)
+    else:
+        search.look_into(function, 0)
     tensors = {id(x): x for x in search.tensors}
     return Everything(search.rows(search.by_value), search.rows(search.by_itself),
                       [*tensors.values()], search.codes, search.unseen())
@@ -165,7 +169,11 @@ class _Search:
     def look_into_function(self, function, depth: int) -> None:
         """Names around it, and what its code is."""
         inner = getattr(function, "__func__", function)
-        if isinstance(inner, types.FunctionType) and self.has_run(inner):
+        if not isinstance(inner, types.FunctionType):
+            pass
+        elif is_ours(inner.__globals__.get("__name__", "")):  # it stands around one of the user's
+            self.take([row for row in taken(inner) if type(row[0]) is types.CellType], depth)
+        elif self.has_run(inner):
             self.names |= names_in(inner.__code__)
             self.codes |= codes_in(inner.__code__)
             self.aside.append(inner.__dict__)
