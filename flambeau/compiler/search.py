@@ -33,6 +33,7 @@ from .names import (
 _ROWS = 1_000       # names that are looked at
 _DEPTH = 12         # objects in objects
 _LONG = 64          # elements of a container that are looked at one by one
+_NUMBERS = 1_000    # in a list, that are compared in every call
 #: code that uses these may mean any attribute
 _BY_ANY_NAME = {"getattr", "setattr", "vars", "__dict__", "eval", "exec", "asdict", "attrgetter"}
 #: modules of which nothing that code reads ever changes
@@ -119,7 +120,7 @@ class _Search:
             count = scalars_in(value)
             if 0 < count < MANY:
                 self.by_value.append((owner, name, copy.deepcopy(value)))
-                if count > _LONG:
+                if count > _NUMBERS:
                     self.unsure(f"{count} numbers in a {type(value).__name__}")
                 continue
             if not isinstance(value, types.ModuleType):
