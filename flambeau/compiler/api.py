@@ -14,6 +14,7 @@ from ..engine import eager
 from ..engine.modes import gradient_watchers, is_watched, odd_threads
 from .casting import casting
 from .ending import ANOTHER_PATH
+from .habits import CALMLY, FREELY, Habits, kind_of
 from .names import everything, names_of, tensors_of
 from .report import Report
 from .segment import Step
@@ -23,7 +24,9 @@ from .trace import Tracer, load_code
 #: so many ways through a function are remembered with fullgraph=True
 SCRIPTS = 8
 #: a function that is on new paths in most of its calls, after so many of them, runs eagerly
-PATIENCE = 64
+PATIENCE = 16
+#: it is said once if so many calls ran eagerly since their arguments were new, and others did not
+RARELY = 64
 #: and so does one that differentiates gradients which are not its own, after so many times
 TWICE = 8
 
@@ -68,6 +71,7 @@ class Compiled:
         self.reach: Any = None   # what the function's code takes from around it, see settle.py
         self.changes = -1
         self.idle: list[Tracer] = []
+        self.habits = Habits()   # which arguments it has met how often, see habits.py
         self.given_up = self.told = False
 
     def __get__(self, instance, owner=None):
@@ -107,6 +111,11 @@ class Compiled:
     def _traced(self, args, kwargs, writing=None):
         report = self.report
         report.calls += 1
+        habits, met = self.habits, None
+        if report.captured >= FREELY and habits.calm < CALMLY and not self.verify:
+            met = kind_of(args, kwargs)
+            if habits.puts_off(met, report.captured):
+                return self._eagerly(args, kwargs)
         cast = casting()
         root = self.roots.get(cast)
         if root is None:
@@ -144,6 +153,8 @@ class Compiled:
             self.verify -= 1
         if tracer.captured:
             report.captured += 1
+        if tracer.captured or met is not None:
+            habits.took(met or kind_of(args, kwargs), tracer.captured)
         if tracer.captured or report.twice:
             self._lose_patience()
         if writing is not None:
@@ -163,6 +174,19 @@ class Compiled:
                                    f"fullgraph=True: {writing.reason}{writing.line}")
         return result
 
+    def _eagerly(self, args, kwargs):
+        """A call of a kind that is too rare to learn its path."""
+        report = self.report
+        if set_stance.current == "fail_on_recompile":
+            report.captured += 1  # as it would be, and is not allowed to
+        report.passed += 1
+        if report.passed == RARELY and 2 * report.passed > report.calls:
+            warnings.warn(
+                f"compile: {report.name} is seldom called in the same way: most of {report.calls} "
+                "calls were given other shapes, or took another path, than all before. Such calls "
+                "run eagerly. flambeau.compiler.explain shows where paths part.", stacklevel=5)
+        return self.function(*args, **kwargs)
+
     def _tell_of(self, effect: str) -> None:
         """Once: what Python changes in every call is what Python has to be there for."""
         if not self.told:
@@ -181,9 +205,10 @@ class Compiled:
 
     def _lose_patience(self) -> None:
         report = self.report
-        if report.captured >= PATIENCE and 2 * report.captured > report.calls:
+        calls = report.calls - report.passed
+        if report.captured >= PATIENCE and 2 * report.captured > calls:
             self._give_up(
-                f"took a new path in {report.captured} of {report.calls} calls",
+                f"took a new path in {report.captured} of {calls} calls",
                 "shows where paths part; numbers that change, or shapes that are never the same, "
                 "are the usual reasons.")
         elif report.twice >= TWICE and 2 * report.twice > report.calls:
