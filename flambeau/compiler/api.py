@@ -10,16 +10,19 @@ import warnings
 import weakref
 from typing import Any
 
+from ..devices.switches import switch
 from ..engine import eager
 from ..engine.modes import gradient_watchers, is_watched, odd_threads
+from ..engine.tensor import Tensor
 from .casting import casting
 from .ending import ANOTHER_PATH
 from .habits import CALMLY, FREELY, Habits, kind_of
-from .names import everything, names_of, tensors_of
+from .names import around, everything, tensors_of
 from .report import Report
 from .segment import Step
 from .settle import Reach
 from .trace import Tracer, load_code
+from .worth import ENTRY, worth_of
 
 #: so many ways through a function are remembered with fullgraph=True
 SCRIPTS = 8
@@ -27,6 +30,9 @@ SCRIPTS = 8
 PATIENCE = 16
 #: it is said once if so many calls ran eagerly since their arguments were new, and others did not
 RARELY = 64
+#: eager calls after one that was not worth to be traced, at first and at most
+SMALLEST, LARGEST = 32, 4096
+_WEIGHED = 64   # layouts of first arguments that are told apart
 #: and so does one that differentiates gradients which are not its own, after so many times
 TWICE = 8
 
@@ -72,12 +78,22 @@ class Compiled:
         self.changes = -1
         self.idle: list[Tracer] = []
         self.habits = Habits()   # which arguments it has met how often, see habits.py
+        self.weighs = not self.fullgraph and switch("FLAMBEAU_SMALL") == "eager"
+        self.weighed: dict = {}  # layout of the first argument -> eager calls before the next look
+        self.small: Any = None   # the same -> how many of them are left, once a call was small
         self.given_up = self.told = False
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args, **kwargs):
+        small = self.small
+        if small is not None:
+            kind = args[0].sig if args and args[0].__class__ is Tensor else None
+            left = small.get(kind)
+            if left:  # it takes less time than it takes to trace it
+                small[kind] = left - 1
+                return self.function(*args, **kwargs)
         if eager.tracers or self.given_up or (odd_threads and is_watched()) or (
                 not self.claim(False)):  # another thread is in it
             return self.function(*args, **kwargs)
@@ -92,6 +108,18 @@ class Compiled:
             return self._whole(args, kwargs)
         finally:
             self.let_go()
+
+    def _looks(self, args) -> bool:
+        """Whether it is not known yet if calls of this kind are worth to be traced."""
+        return self.weighed.get(_first(args), 1) > 0 and not self.verify
+
+    def _weigh(self, args, ends: list) -> None:
+        """Look whether it was worth to trace a call, or the next ones should run eagerly."""
+        kind, calls = _first(args), 0
+        if sum(map(worth_of, ends)) < ENTRY and len(self.weighed) < _WEIGHED:
+            calls = min(2 * self.weighed.get(kind, SMALLEST), LARGEST)
+            self.small = {**(self.small or {}), kind: calls}
+        self.weighed[kind] = calls
 
     def _whole(self, args, kwargs):
         """A call as others before it were made, or one that is written down."""
@@ -125,6 +153,8 @@ class Compiled:
             root = next((own for other, own in self.apart if other == kind), root)
         tracer = self.idle.pop() if self.idle else Tracer()
         tracer.begin(root, report, writing, self.verify, cast)
+        if self.weighs and self._looks(args):
+            tracer.ends = []
         if args or kwargs:
             tracer.trace_on((*args, *kwargs.values()))
         if self.changes != eager.module_changes[0] or not tracer.trace_all(self.reach):
@@ -148,6 +178,9 @@ class Compiled:
                 held = eager.constants.copy() if eager.constants else ()
                 if held:
                     eager.constants.clear()
+        if tracer.ends is not None:
+            self._weigh(args, tracer.ends)
+            tracer.ends = None
         self.idle.append(tracer)
         if self.verify:
             self.verify -= 1
@@ -199,7 +232,7 @@ class Compiled:
     def _reached(self) -> Reach:
         """Look again for tensors that the function's code can reach without being given them."""
         self.changes = eager.module_changes[0]
-        bound = (everything if self.fullgraph else names_of)(self.function)[1]
+        bound = everything(self.function)[1] if self.fullgraph else around(self.function)
         self.reach = Reach(bound, tensors_of(self.function, bound))
         return self.reach
 
@@ -224,6 +257,11 @@ class Compiled:
 
     def __reduce__(self):
         return Compiled, (self.function, self.fullgraph)
+
+
+def _first(args):
+    """What small calls are told from large ones by: the layout of the first argument."""
+    return args[0].sig if args and args[0].__class__ is Tensor else None
 
 
 def compile(model=None, *, fullgraph: bool = False, dynamic=None, backend="inductor", mode=None,
@@ -260,7 +298,7 @@ def _compiled_module(module, fullgraph: bool, verify: int):
     function = functools.wraps(type(module).forward)(
         lambda *args, **kwargs: call(twin, *args, **kwargs))
     function.__name__ = type(module).__name__
-    _calls[twin] = Compiled(function, fullgraph, verify)
+    _remember(twin, Compiled(function, fullgraph, verify))
     return twin
 
 
@@ -273,10 +311,16 @@ def compile_in_place(module, fullgraph: bool = False, verify: int = 0, **_) -> N
         lambda *args, **kwargs: cls.__call__(module, *args, **kwargs))
     function.__name__ = cls.__name__
     module.__class__ = _compiled_class(cls)
-    _calls[module] = Compiled(function, fullgraph, verify)
+    _remember(module, Compiled(function, fullgraph, verify))
 
 
-_calls: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+#: by the address of the module, for as long as it lives: that is found sooner than a reference
+_calls: dict[int, Compiled] = {}
+
+
+def _remember(module, call: Compiled) -> None:
+    _calls[id(module)] = call
+    weakref.finalize(module, _calls.pop, id(module), None).atexit = False
 
 
 def _compiled_class(cls: type) -> Any:
@@ -290,12 +334,12 @@ _classes: dict[type, type] = {}
 
 def _new_class(cls: Any) -> type:
     def __call__(self, *args, **kwargs):
-        return _calls[self](*args, **kwargs)
+        return _calls[id(self)](*args, **kwargs)
 
     def __deepcopy__(self, memo):
         original = object.__new__(cls)
         original.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return compile(original, fullgraph=_calls[self].fullgraph)
+        return compile(original, fullgraph=_calls[id(self)].fullgraph)
 
     def __reduce__(self):
         original = object.__new__(cls)
@@ -311,7 +355,7 @@ def _new_class(cls: Any) -> type:
 
 def report_of(compiled) -> Report:
     """What happened to a compiled function or module so far."""
-    found = compiled if isinstance(compiled, Compiled) else _calls.get(compiled)
+    found = compiled if isinstance(compiled, Compiled) else _calls.get(id(compiled))
     if found is None:
         raise TypeError(f"explain: {type(compiled).__name__} is not compiled")
     return found.report
@@ -327,16 +371,17 @@ def explain(function, *args, **kwargs) -> Report:
     else:
         compiled = compile(function)
     if args or kwargs or compiled is not function:
+        inner = compiled if isinstance(compiled, Compiled) else _calls[id(compiled)]
+        weighs, small = inner.weighs, inner.small
+        inner.weighs, inner.small = False, None  # this once it is compiled whatever it is
         for _ in range(2):
             compiled(*args, **kwargs)
+        inner.weighs, inner.small = weighs, small
     return report_of(compiled)
 
 
 def _is_compiled_module(function) -> bool:
-    try:
-        return function in _calls
-    except TypeError:
-        return False
+    return id(function) in _calls
 
 
 def disable(function=None, recursive: bool = True, *, reason=None):

@@ -28,6 +28,7 @@ class Ending(Capture):
     state: Any
     script: Any
     verify: int
+    ends: list | None
     _segment: Callable
 
     def flush(self, reason) -> None:
@@ -41,6 +42,8 @@ class Ending(Capture):
                 self._segment(self.root)
             return
         state.paused, state.words[0] = True, 0
+        if self.ends is not None:
+            self.ends.append(step)
         try:
             if self.recorder is not None:
                 if self.script is not None:
@@ -81,6 +84,9 @@ class Ending(Capture):
         live = self.live()
         found = stop.programs.get(live)
         if found is None:
+            if self.ends is not None:  # perhaps there is no need of a program
+                self._call_by_call(step)
+                return
             found = stop.programs[live] = step.build(live, self.report)
         if found.eagerly:
             if self.script is not None:

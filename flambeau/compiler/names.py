@@ -27,16 +27,39 @@ _NOTHING = object()
 _SIZE = "number of elements"
 
 
-def names_of(function) -> tuple[list, list]:
+def names_of(function, functions: bool = False) -> tuple[list, list]:
     """What a function's code takes from its closure and globals: scalars, known by their value,
-    and all else that may hold tensors, known by itself."""
+    and all else that may hold tensors, or is a function, known by itself."""
     by_value, by_itself = [], []
     for owner, name, value in _taken(function):
         if 0 < _scalars_in(value) < _MANY:
             by_value.append((owner, name, copy.deepcopy(value)))
-        elif not isinstance(value, (types.ModuleType, types.FunctionType, type)):
+        elif not isinstance(value, (types.ModuleType, type)) and (
+                functions or not isinstance(value, types.FunctionType)):
             by_itself.append((owner, name, value))
     return by_value, by_itself
+
+
+def around(function) -> list[tuple]:
+    """Rows of what a function's code takes from around it and may hold tensors; of functions of the
+    user's that it calls, or that it wraps, as well."""
+    found: list[tuple] = []
+    met: set[int] = set()
+
+    def look_into(inner, depth: int) -> None:
+        met.add(id(inner))
+        for row in names_of(inner, True)[1]:
+            value = row[2]
+            if not isinstance(value, (types.FunctionType, types.MethodType)):
+                found.append(row)
+                continue
+            if depth < _DEPTH and id(value) not in met and len(found) < _LONG and not _is_library(
+                    value):
+                found.append(row)
+                look_into(value, depth + 1)
+
+    look_into(function, 0)
+    return found
 
 
 def everything(function) -> tuple[list, list]:
@@ -89,12 +112,16 @@ def now(owner, name):
 def tensors_of(function, bound) -> list[Tensor]:
     """Tensors among what a function's code names, and those of modules there, or of the module
     that it is a method of."""
-    found = [getattr(function, "__self__", None), function, *(value for _, _, value in bound)]
-    tensors = [v for v in found if isinstance(v, Tensor)]
+    found = [getattr(function, "__self__", None), function]
+    for _, _, value in bound:
+        found.append(value.__self__ if isinstance(value, types.MethodType) else value)
+        if type(value) in (list, tuple, dict) and len(value) <= _LONG:
+            found += value.values() if type(value) is dict else value
+    tensors = {id(v): v for v in found if isinstance(v, Tensor)}
     for m in found:
         if _is_module(m):
-            tensors += [*m.parameters(), *m.buffers()]
-    return tensors
+            tensors |= {id(t): t for t in (*m.parameters(), *m.buffers())}
+    return list(tensors.values())
 
 
 class _Search:

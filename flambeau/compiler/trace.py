@@ -91,6 +91,7 @@ class Tracer(Knowing, Ending):
     """What one call knows: where in the tree it is, and which tensors stand for what."""
 
     lazy = True  # tensors may be phantoms
+    ends: list | None = None  # where segments ended, and None for calls by themselves, if asked for
 
     def __init__(self) -> None:
         self.tagged: list[Tensor] = []
@@ -430,6 +431,8 @@ class Tracer(Knowing, Ending):
         if self.script is not None:
             self.script.calling(self, work, args, kwargs)
         state = self.state
+        if self.ends is not None:
+            self.ends.append(None)
         self._untag()
         following = state.words[0]
         state.paused, state.words[0] = True, 0
