@@ -18,6 +18,7 @@ from .casting import casting
 from .ending import ANOTHER_PATH
 from .habits import CALMLY, FREELY, Habits, kind_of
 from .names import around, everything, tensors_of
+from .phantom import traced
 from .report import Report
 from .segment import Step
 from .settle import Reach
@@ -79,6 +80,7 @@ class Compiled:
         self.idle: list[Tracer] = []
         self.habits = Habits()   # which arguments it has met how often, see habits.py
         self.weighs = not self.fullgraph and switch("FLAMBEAU_SMALL") == "eager"
+        self.looks = self.weighs and not self.verify  # whether the next traced call is weighed
         self.weighed: dict = {}  # layout of the first argument -> eager calls before the next look
         self.small: Any = None   # the same -> how many of them are left, once a call was small
         self.given_up = self.told = False
@@ -109,17 +111,13 @@ class Compiled:
         finally:
             self.let_go()
 
-    def _looks(self, args) -> bool:
-        """Whether it is not known yet if calls of this kind are worth to be traced."""
-        return self.weighed.get(_first(args), 1) > 0 and not self.verify
-
     def _weigh(self, args, ends: list) -> None:
         """Look whether it was worth to trace a call, or the next ones should run eagerly."""
-        kind, calls = _first(args), 0
-        if sum(map(worth_of, ends)) < ENTRY and len(self.weighed) < _WEIGHED:
-            calls = min(2 * self.weighed.get(kind, SMALLEST), LARGEST)
+        self.looks = sum(map(worth_of, ends)) < ENTRY and len(self.weighed) < _WEIGHED
+        if self.looks:
+            kind = args[0].sig if args and args[0].__class__ is Tensor else None
+            calls = self.weighed[kind] = min(2 * self.weighed.get(kind, SMALLEST), LARGEST)
             self.small = {**(self.small or {}), kind: calls}
-        self.weighed[kind] = calls
 
     def _whole(self, args, kwargs):
         """A call as others before it were made, or one that is written down."""
@@ -153,10 +151,16 @@ class Compiled:
             root = next((own for other, own in self.apart if other == kind), root)
         tracer = self.idle.pop() if self.idle else Tracer()
         tracer.begin(root, report, writing, self.verify, cast)
-        if self.weighs and self._looks(args):
+        if self.looks:
             tracer.ends = []
-        if args or kwargs:
-            tracer.trace_on((*args, *kwargs.values()))
+        for x in args:
+            if x.__class__ is not Tensor:
+                tracer.trace_on(x)
+            elif x.sig.tag is None:
+                x.sig = traced(x.sig)
+                tracer.tagged.append(x)
+        if kwargs:
+            tracer.trace_on(kwargs)
         if self.changes != eager.module_changes[0] or not tracer.trace_all(self.reach):
             tracer.trace_all(self._reached())
         if writing is not None:
@@ -178,14 +182,15 @@ class Compiled:
                 held = eager.constants.copy() if eager.constants else ()
                 if held:
                     eager.constants.clear()
-        if tracer.ends is not None:
-            self._weigh(args, tracer.ends)
-            tracer.ends = None
         self.idle.append(tracer)
         if self.verify:
             self.verify -= 1
         if tracer.captured:
             report.captured += 1
+            self.looks = self.weighs and not self.verify
+        if tracer.ends is not None:
+            self._weigh(args, tracer.ends)
+            tracer.ends = None
         if tracer.captured or met is not None:
             habits.took(met or kind_of(args, kwargs), tracer.captured)
         if tracer.captured or report.twice:
@@ -257,11 +262,6 @@ class Compiled:
 
     def __reduce__(self):
         return Compiled, (self.function, self.fullgraph)
-
-
-def _first(args):
-    """What small calls are told from large ones by: the layout of the first argument."""
-    return args[0].sig if args and args[0].__class__ is Tensor else None
 
 
 def compile(model=None, *, fullgraph: bool = False, dynamic=None, backend="inductor", mode=None,
@@ -372,11 +372,11 @@ def explain(function, *args, **kwargs) -> Report:
         compiled = compile(function)
     if args or kwargs or compiled is not function:
         inner = compiled if isinstance(compiled, Compiled) else _calls[id(compiled)]
-        weighs, small = inner.weighs, inner.small
-        inner.weighs, inner.small = False, None  # this once it is compiled whatever it is
+        before = inner.weighs, inner.looks, inner.small
+        inner.weighs = inner.looks = inner.small = None  # this once whatever it does is compiled
         for _ in range(2):
             compiled(*args, **kwargs)
-        inner.weighs, inner.small = weighs, small
+        inner.weighs, inner.looks, inner.small = before
     return report_of(compiled)
 
 

@@ -150,13 +150,9 @@ class Program:
     def _run(self, pointers, numbers) -> list:
         code = self.code
         made = [pool.pop() if pool else allocate(n) for pool, n in self.pools]
-        table = self.table
-        for k, m in enumerate(made, 2):
-            table[k] = m.address
-        k = 2 + len(made)
-        for pointer in pointers[:self.outside]:
-            table[k] = pointer
-            k += 1
+        words = array("q", [m.address for m in made])
+        words.extend(pointers[:self.outside])
+        self.table[2:2 + len(words)] = words
         if numbers:
             self.put_numbers(numbers)
         code(self.table_address, self.failed_address, self.work)

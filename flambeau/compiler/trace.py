@@ -107,13 +107,15 @@ class Tracer(Knowing, Ending):
 
     def begin(self, root: Step, report, script=None, verify: int = 0, cast=None) -> None:
         """Be at work for a call of the thread that calls this; `close` ends it."""
+        state = self.state
         self.report, self.script, self.verify, self.cast = report, script, verify, cast
-        self.captured = self.state.paused = False
-        if self.thread != get_ident():
-            self.thread = get_ident()
-            self.state.belong(self.thread)
+        self.captured = state.paused = False
+        thread = get_ident()
+        if self.thread != thread:
+            self.thread = thread
+            state.belong(thread)
         self.root = root  # all lists are empty: the call before has ended its last segment
-        self.state.go(root)
+        state.at[0], state.words[0] = root, root.leads
 
     @property
     def step(self) -> Step:
@@ -504,6 +506,10 @@ class Tracer(Knowing, Ending):
             if finished:
                 raise  # else what the function raised is what counts
         finally:
-            self._untag()
-            self.reached = []
-            self.tagged.clear()
+            native = self.tags.native
+            if self.tagged:
+                native(id(self.tagged), PLAIN, 0)
+                self.tagged.clear()
+            if self.reached:
+                native(id(self.reached), PLAIN, 0)
+                self.reached = []

@@ -19,6 +19,7 @@ _OP = 0.05          # following a call, which then does not start anything
 _GRAPH = 10.0       # a step of the graph of its own, and going back through it
 _STEP = 1.6         # what going back takes for each call otherwise
 _WAY_BACK = 5.0     # and to set out
+_INSIDE = 1.0       # a call that another one is made of
 _LOOP = 0.05        # a loop that is part of another one
 _ELEMENT = 1e-4     # and does not go through memory
 
@@ -32,10 +33,11 @@ def worth_of(step) -> float:
         return -_SEGMENT
     if any(each.backward or each.op is GRAD for each in path):
         return _WAY_BACK + _STEP * len(path)
-    launches = [each for each in step.chain.launches.first(step.end)
-                if isinstance(each, Launch) and each.kernel is not None]
-    works = [work_of(each, step.chain.buffers) for each in launches]
+    launches = step.chain.launches.first(step.end)
+    works = [work_of(each, step.chain.buffers) for each in launches
+             if isinstance(each, Launch) and each.kernel is not None]
     saved = _LOOP * len(works) + _ELEMENT * (sum(works) - max(works, default=0))
+    saved += _INSIDE * max(0, len(launches) - len(path))
     if any(result.wants for result in step.final()):
-        saved += _STEP * len(path) - _GRAPH
+        saved += _STEP * max(len(path), len(launches)) - _GRAPH
     return saved - _SEGMENT - _OP * len(path)
