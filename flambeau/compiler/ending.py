@@ -144,13 +144,16 @@ class Ending(Capture):
                 self.report.twice or (not stop.proven and self.numbers != stop.learnt)):
             return False
         found, settling = stop.settling
-        if (inferring and infers()) or (found.written and not self._lies_as_learnt(found)):
+        if found.written and not self._lies_as_learnt(found):
             return False
         made = settling.run(self.state.address, self.numbers)
         if made is None:
             return False
         for k in found.written:
             self.outside[k].mem.version += 1
+        if inferring and infers():
+            for mem in made:
+                mem.version = INFERENCE
         if found.wanting and stop.reverse.parts:
             attach_reverse(self, step, found, made)
         if found.bases:

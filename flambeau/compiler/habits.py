@@ -14,7 +14,7 @@ from ..engine.tensor import Size, Tensor
 from .casting import casting
 
 #: so many paths are learnt as they come
-FREELY = 4
+FREELY = 2
 _BY_VALUE = (int, str, bool, type(None), Size)
 #: and none is looked for again after so many calls on known ones
 CALMLY = 64
