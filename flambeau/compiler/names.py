@@ -27,43 +27,37 @@ _NOTHING = object()
 _SIZE = "number of elements"
 
 
-def names_of(function, functions: bool = False) -> tuple[list, list]:
-    """What a function's code takes from its closure and globals: scalars, known by their value,
-    and all else that may hold tensors, or is a function, known by itself."""
-    by_value, by_itself = [], []
-    for owner, name, value in _taken(function):
-        if 0 < _scalars_in(value) < _MANY:
-            by_value.append((owner, name, copy.deepcopy(value)))
-        elif not isinstance(value, (types.ModuleType, type)) and (
-                functions or not isinstance(value, types.FunctionType)):
-            by_itself.append((owner, name, value))
-    return by_value, by_itself
-
-
 def around(function) -> list[tuple]:
-    """Rows of what a function's code takes from around it and may hold tensors; of functions of the
-    user's that it calls, or that it wraps, as well."""
+    """Rows of what has tensors and is named by a function's code, or by that of functions of the
+    user's that it calls or wraps."""
     found: list[tuple] = []
-    met: set[int] = set()
-
-    def look_into(inner, depth: int) -> None:
-        met.add(id(inner))
-        for row in names_of(inner, True)[1]:
-            value = row[2]
-            if not isinstance(value, (types.FunctionType, types.MethodType)):
-                found.append(row)
-                continue
-            if depth < _DEPTH and id(value) not in met and len(found) < _LONG and not _is_library(
-                    value):
-                found.append(row)
-                look_into(value, depth + 1)
-
-    look_into(function, 0)
+    met, waiting = {id(function)}, [function]
+    while waiting and len(met) < _LONG:
+        for row in _taken(waiting.pop()):
+            owner, _, value = row
+            if holders(value) or (owner.__class__ is types.CellType and not isinstance(
+                    value, (*SCALARS, types.ModuleType, types.FunctionType, type))):
+                found.append(row)  # or may have some later; what cells have is soon compared
+            elif isinstance(value, types.FunctionType) and not (
+                    id(value) in met or _is_library(value)):
+                met.add(id(value))
+                waiting.append(value)
     return found
 
 
+def holders(value) -> list:
+    """Tensors and modules that a value is, or has: a method, or a container that is not long."""
+    if isinstance(value, types.MethodType):
+        value = value.__self__
+    elif isinstance(value, (list, tuple, dict)) and len(value) <= _LONG:
+        parts = value.values() if isinstance(value, dict) else value
+        return [v for v in parts if isinstance(v, Tensor) or _is_module(v)]
+    return [value] if isinstance(value, Tensor) or _is_module(value) else []
+
+
 def everything(function) -> tuple[list, list]:
-    """The same, and what can be reached from there."""
+    """What a function's code takes from its closure and globals, and all that can be reached from
+    there: scalars, known by their value, and all else that may hold tensors, known by itself."""
     search = _Search()
     search.look_into(function, 0)
     return search.rows(search.by_value), search.rows(search.by_itself)
@@ -112,14 +106,10 @@ def now(owner, name):
 def tensors_of(function, bound) -> list[Tensor]:
     """Tensors among what a function's code names, and those of modules there, or of the module
     that it is a method of."""
-    found = [getattr(function, "__self__", None), function]
-    for _, _, value in bound:
-        found.append(value.__self__ if isinstance(value, types.MethodType) else value)
-        if type(value) in (list, tuple, dict) and len(value) <= _LONG:
-            found += value.values() if type(value) is dict else value
+    found = [v for value in (function, *[value for _, _, value in bound]) for v in holders(value)]
     tensors = {id(v): v for v in found if isinstance(v, Tensor)}
     for m in found:
-        if _is_module(m):
+        if not isinstance(m, Tensor):
             tensors |= {id(t): t for t in (*m.parameters(), *m.buffers())}
     return list(tensors.values())
 
