@@ -1,4 +1,4 @@
-"""Compiled functions that are not worth a program run eagerly; others, and the same later, do not."""
+"""Compiled functions that are not worth a program run eagerly; others do not."""
 
 import pytest
 

@@ -16,7 +16,7 @@ from ..engine.modes import gradient_watchers, is_watched, odd_threads
 from ..engine.tensor import Tensor
 from .casting import casting
 from .ending import ANOTHER_PATH
-from .habits import CALMLY, FREELY, Habits, kind_of
+from .habits import CALMLY, FREELY, FREELY_WHOLE, Habits, kind_of
 from .names import around, everything, tensors_of
 from .phantom import traced
 from .report import Report
@@ -78,6 +78,7 @@ class Compiled:
         self.reach: Any = None   # what the function's code takes from around it, see settle.py
         self.changes = -1
         self.idle: list[Tracer] = []
+        self.freely = FREELY_WHOLE if self.fullgraph else FREELY
         self.habits = Habits()   # which arguments it has met how often, see habits.py
         self.weighs = not self.fullgraph and switch("FLAMBEAU_SMALL") == "eager"
         self.looks = self.weighs and not self.verify  # whether the next traced call is weighed
@@ -138,9 +139,9 @@ class Compiled:
         report = self.report
         report.calls += 1
         habits, met = self.habits, None
-        if report.captured >= FREELY and habits.calm < CALMLY and not self.verify:
+        if report.captured >= self.freely and habits.calm < CALMLY and not self.verify:
             met = kind_of(args, kwargs)
-            if habits.puts_off(met, report.captured):
+            if habits.puts_off(met, report.captured, report.calls):
                 return self._eagerly(args, kwargs)
         cast = casting()
         root = self.roots.get(cast)
@@ -333,8 +334,17 @@ _classes: dict[type, type] = {}
 
 
 def _new_class(cls: Any) -> type:
+    plain = cls.__call__
+
     def __call__(self, *args, **kwargs):
-        return _calls[id(self)](*args, **kwargs)
+        compiled = _calls[id(self)]
+        small = compiled.small
+        if small is not None:  # as in a call of what is compiled, with two frames less
+            kind = args[0].sig if args and args[0].__class__ is Tensor else None
+            if left := small.get(kind):
+                small[kind] = left - 1
+                return plain(self, *args, **kwargs)
+        return compiled(*args, **kwargs)
 
     def __deepcopy__(self, memo):
         original = object.__new__(cls)
@@ -373,7 +383,8 @@ def explain(function, *args, **kwargs) -> Report:
     if args or kwargs or compiled is not function:
         inner = compiled if isinstance(compiled, Compiled) else _calls[id(compiled)]
         before = inner.weighs, inner.looks, inner.small
-        inner.weighs = inner.looks = inner.small = None  # this once whatever it does is compiled
+        inner.weighs = inner.looks = False  # this once it is compiled, whatever it does
+        inner.small = None
         for _ in range(2):
             compiled(*args, **kwargs)
         inner.weighs, inner.looks, inner.small = before

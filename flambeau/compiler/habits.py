@@ -13,11 +13,13 @@ from ..engine.modes import modes
 from ..engine.tensor import Size, Tensor
 from .casting import casting
 
-#: so many paths are learnt as they come
-FREELY = 2
+#: so many paths are learnt as they come; with fullgraph=True each of them is learnt twice or more
+FREELY, FREELY_WHOLE = 4, 12
 _BY_VALUE = (int, str, bool, type(None), Size)
 #: and none is looked for again after so many calls on known ones
 CALMLY = 64
+_OFTEN = 4      # times that a new kind is put off at least
+_RARE = 64      # calls of which one at least is of a kind that is learnt
 _MOST = 1024    # kinds that are remembered
 _KNOWN = -1
 
@@ -62,10 +64,12 @@ class Habits:
         self.vain = 0       # paths that were new to calls of kinds that had been learnt already
         self.calm = 0       # calls since a path was new
 
-    def puts_off(self, kind: int, captured: int) -> bool:
+    def puts_off(self, kind: int, captured: int, calls: int) -> bool:
         """Whether a call of this kind should run eagerly, for it is too rare so far."""
         seen = self.met.get(kind, 0)
-        if seen == _KNOWN or seen >= 1 << (captured // 8 + self.vain // 4):
+        often = 1 << (captured // 8 + self.vain // 4)
+        if seen == _KNOWN or seen >= (often if kind in self.learnt else max(
+                _OFTEN * often, calls // _RARE)):
             return False
         if len(self.met) >= _MOST:
             self.met.clear()

@@ -44,7 +44,7 @@ class Report:
         lines = [f"{self.name}: {self.calls} calls, {self.captured} of them on new paths, "
                  f"{len(self.ends)} segments, {len(self.programs)} programs"]
         if self.passed:
-            lines.append(f"  {self.passed} calls ran eagerly: arguments of their kind were too rare")
+            lines.append(f"  {self.passed} calls ran eagerly: calls of their kind were too rare")
         for step, (reason, line) in self.ends.items():
             ops = [getattr(each.op, "name", "?") for each in step.path()]
             lines.append(f"  segment of {len(ops)} op calls: {_shown(ops)}")
