@@ -98,3 +98,20 @@ def test_a_module_of_little_work():
     for _ in range(4):
         assert torch.equal(compiled(x), model(x))
     assert report_of(compiled).calls == 1
+
+
+def test_a_script_that_is_never_played_is_seldom_written():
+    """And one that would be is written again soon."""
+    f = torch.compile(lambda x, factor: (x * factor).sum(), fullgraph=True)
+    scripts, x = [], torch.ones(3)
+    write = f.writes
+    f.writes = lambda *args: scripts.append(args) or write(*args)
+    for k in range(200):
+        assert f(x, k + 0.5).item() == 3 * (k + 0.5)
+    assert len(scripts) < 32
+    for _ in range(40):
+        assert f(x, 0.25).item() == 0.75
+    calls = report_of(f).calls
+    for _ in range(5):
+        assert f(x, 0.25).item() == 0.75
+    assert report_of(f).calls == calls  # Python was skipped

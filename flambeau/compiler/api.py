@@ -27,6 +27,8 @@ from .worth import ENTRY, worth_of
 
 #: so many ways through a function are remembered with fullgraph=True
 SCRIPTS = 8
+#: after so many calls that none of them stood for, one is written only once in so many calls
+UNPLAYED = 16
 #: a function that is on new paths in most of its calls, after so many of them, runs eagerly
 PATIENCE = 16
 #: it is said once if so many calls ran eagerly since their arguments were new, and others did not
@@ -80,6 +82,8 @@ class Compiled:
         self.idle: list[Tracer] = []
         self.freely = FREELY_WHOLE if self.fullgraph else FREELY
         self.habits = Habits()   # which arguments it has met how often, see habits.py
+        self.kind: Any = None    # of the call under way, if it is asked for
+        self.unplayed = 0        # calls since a script was played
         self.weighs = not self.fullgraph and switch("FLAMBEAU_SMALL") == "eager"
         self.looks = self.weighs and not self.verify  # whether the next traced call is weighed
         self.weighed: dict = {}  # layout of the first argument -> eager calls before the next look
@@ -125,24 +129,28 @@ class Compiled:
         for k, script in enumerate(() if self.verify else self.scripts):
             found = script.play(args, kwargs)
             if found is not None:
+                self.unplayed = 0
                 if k:
                     self._lead([self.scripts.pop(k), *self.scripts])
                 return found[0]
+        self.unplayed += 1
+        if self.unplayed > UNPLAYED and self.unplayed % UNPLAYED and not self.verify:
+            self._lead([])
+            return self._traced(args, kwargs)
+        if self._puts_off(args, kwargs):
+            return self._eagerly(args, kwargs)
         script = self.writes(self.function, args, kwargs, self.met)
         return self._traced(args, kwargs, script)
 
     def _lead(self, scripts: list) -> None:
         """Try the first of these before any other."""
-        self.scripts, self.short = scripts, scripts[0].short
+        self.scripts, self.short = scripts, scripts[0].short if scripts else None
 
     def _traced(self, args, kwargs, writing=None):
         report = self.report
+        if report.captured >= self.freely and writing is None and self._puts_off(args, kwargs):
+            return self._eagerly(args, kwargs)
         report.calls += 1
-        habits, met = self.habits, None
-        if report.captured >= self.freely and habits.calm < CALMLY and not self.verify:
-            met = kind_of(args, kwargs)
-            if habits.puts_off(met, report.captured, report.calls):
-                return self._eagerly(args, kwargs)
         cast = casting()
         root = self.roots.get(cast)
         if root is None:
@@ -192,8 +200,8 @@ class Compiled:
         if tracer.ends is not None:
             self._weigh(args, tracer.ends)
             tracer.ends = None
-        if tracer.captured or met is not None:
-            habits.took(met or kind_of(args, kwargs), tracer.captured)
+        if tracer.captured or self.kind is not None:
+            self.habits.took(self.kind or kind_of(args, kwargs), tracer.captured)
         if tracer.captured or report.twice:
             self._lose_patience()
         if writing is not None:
@@ -213,9 +221,18 @@ class Compiled:
                                    f"fullgraph=True: {writing.reason}{writing.line}")
         return result
 
+    def _puts_off(self, args, kwargs) -> bool:
+        """Whether calls of this kind are too rare to learn their path."""
+        report, habits, self.kind = self.report, self.habits, None
+        if report.captured < self.freely or habits.calm >= CALMLY or self.verify:
+            return False
+        self.kind = kind_of(args, kwargs)
+        return habits.puts_off(self.kind, report.captured, report.calls)
+
     def _eagerly(self, args, kwargs):
         """A call of a kind that is too rare to learn its path."""
         report = self.report
+        report.calls += 1
         if set_stance.current == "fail_on_recompile":
             report.captured += 1  # as it would be, and is not allowed to
         report.passed += 1
