@@ -319,8 +319,8 @@ def test_a_function_that_is_never_the_same_runs_eagerly():
             assert compiled(torch.ones(n)).item() == 2 * n
     assert sum("is seldom called in the same way" in str(w.message) for w in said) == 1
     report = torch.compiler.explain(compiled)
-    assert report.captured <= 5 and report.passed > 70
-    for _ in range(6):  # what is met again and again is learnt
+    assert report.captured <= 5 and report.passed == 64
+    for _ in range(80):  # what is met again and again is learnt
         assert compiled(torch.ones(30)).item() == 60
     assert report.captured <= 6 and len(report.programs) == 1
 

@@ -89,6 +89,7 @@ class Compiled:
         self.weighed: dict = {}  # layout of the first argument -> eager calls before the next look
         self.small: Any = None   # the same -> how many of them are left, once a call was small
         self.given_up = self.told = False
+        self.aside = 0           # calls that run eagerly before any is looked at again
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
@@ -101,7 +102,7 @@ class Compiled:
             if left:  # it takes less time than it takes to trace it
                 small[kind] = left - 1
                 return self.function(*args, **kwargs)
-        if eager.tracers or self.given_up or (odd_threads and is_watched()) or (
+        if eager.tracers or (self.aside and self._passes()) or (odd_threads and is_watched()) or (
                 not self.claim(False)):  # another thread is in it
             return self.function(*args, **kwargs)
         try:
@@ -115,6 +116,11 @@ class Compiled:
             return self._whole(args, kwargs)
         finally:
             self.let_go()
+
+    def _passes(self) -> bool:
+        """One of the calls that run eagerly; there is no end to them once it is given up."""
+        self.aside -= not self.given_up
+        return True
 
     def _weigh(self, args, ends: list) -> None:
         """Look whether it was worth to trace a call, or the next ones should run eagerly."""
@@ -236,6 +242,7 @@ class Compiled:
         if set_stance.current == "fail_on_recompile":
             report.captured += 1  # as it would be, and is not allowed to
         report.passed += 1
+        self.aside = self.habits.rests()
         if report.passed == RARELY and 2 * report.passed > report.calls:
             warnings.warn(
                 f"compile: {report.name} is seldom called in the same way: most of {report.calls} "
@@ -274,7 +281,7 @@ class Compiled:
                 "that was computed is the usual reason.")
 
     def _give_up(self, reason: str, hint: str) -> None:
-        self.given_up = True
+        self.given_up, self.aside = True, 1
         warnings.warn(f"compile: {self.report.name} {reason}, so it runs eagerly from now on. "
                       f"flambeau.compiler.explain {hint}", stacklevel=5)
 

@@ -16,11 +16,12 @@ from .casting import casting
 #: so many paths are learnt as they come; with fullgraph=True each of them is learnt twice or more
 FREELY, FREELY_WHOLE = 4, 12
 _BY_VALUE = (int, str, bool, type(None), Size)
-#: and none is looked for again after so many calls on known ones
+#: and none is looked for again after so many calls on known ones, or on ones that are put off
 CALMLY = 64
 _OFTEN = 4      # times that a new kind is put off at least
 _RARE = 64      # calls of which one at least is of a kind that is learnt
 _MOST = 1024    # kinds that are remembered
+_REST = 512     # calls that are not looked at, at most
 _KNOWN = -1
 
 
@@ -63,6 +64,7 @@ class Habits:
         self.learnt: set[int] = set()
         self.vain = 0       # paths that were new to calls of kinds that had been learnt already
         self.calm = 0       # calls since a path was new
+        self.row = 0        # calls that were put off since one was traced
 
     def puts_off(self, kind: int, captured: int, calls: int) -> bool:
         """Whether a call of this kind should run eagerly, for it is too rare so far."""
@@ -76,9 +78,14 @@ class Habits:
         self.met[kind] = seen + 1
         return True
 
+    def rests(self) -> int:
+        """How many calls need not be looked at after one that was put off, as others before it."""
+        self.row += 1
+        return 0 if self.row % CALMLY else min(self.row, _REST)
+
     def took(self, kind: int, new: bool) -> None:
         """A call of this kind was traced, on a new path or on one that is known."""
-        self.calm = 0 if new else self.calm + 1
+        self.calm, self.row = 0 if new else self.calm + 1, 0
         again = new and kind in self.learnt
         if new and not again and len(self.learnt) < _MOST:
             self.learnt.add(kind)

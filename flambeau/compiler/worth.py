@@ -14,6 +14,8 @@ from .program import work_of
 # in microseconds
 ENTRY = 2.5         # a call of a compiled function
 _SEGMENT = 1.2      # running its program
+_WRITES = 3.0       # if it changes what was there before
+_AGAIN = 1.0        # a call that is made again, for no program can stand for it
 _BY_ITSELF = 1.0    # something that is no part of it
 _OP = 0.05          # following a call, which then does not start anything
 _GRAPH = 10.0       # a step of the graph of its own, and going back through it
@@ -31,8 +33,11 @@ def worth_of(step) -> float:
     path = step.path()
     if not path:
         return -_SEGMENT
+    if step.stop is not None and step.stop.hopeless:
+        return -_SEGMENT - _AGAIN * len(path)
+    writes = _WRITES * any(each.writes for each in path)
     if any(each.backward or each.op is GRAD for each in path):
-        return _WAY_BACK + _STEP * len(path)
+        return _WAY_BACK + _STEP * len(path) - writes
     launches = step.chain.launches.first(step.end)
     works = [work_of(each, step.chain.buffers) for each in launches
              if isinstance(each, Launch) and each.kernel is not None]
@@ -40,4 +45,4 @@ def worth_of(step) -> float:
     saved += _INSIDE * max(0, len(launches) - len(path))
     if any(result.wants for result in step.final()):
         saved += _STEP * max(len(path), len(launches)) - _GRAPH
-    return saved - _SEGMENT - _OP * len(path)
+    return saved - writes - _SEGMENT - _OP * len(path)
