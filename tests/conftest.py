@@ -1,9 +1,13 @@
 """What all tests share: where the repository is, and parity only where torch can be imported."""
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+#: what tests compile is small, and is to be compiled
+os.environ.setdefault("FLAMBEAU_SMALL", "compiled")
 
 collect_ignore = [] if find_spec("torch") else ["parity"]
 

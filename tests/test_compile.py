@@ -330,9 +330,44 @@ def test_a_function_that_is_never_the_same_runs_eagerly():
         warnings.simplefilter("always")
         for n in range(1, 80):
             assert compiled(torch.ones(n)).item() == 2 * n
+    assert sum("is seldom called in the same way" in str(w.message) for w in said) == 1
+    report = torch.compiler.explain(compiled)
+    assert report.captured <= 5 and report.passed == 64
+    for _ in range(80):  # what is met again and again is learnt
+        assert compiled(torch.ones(30)).item() == 60
+    assert report.captured <= 6 and len(report.programs) == 1
+
+
+def test_a_function_whose_paths_are_never_the_same_runs_eagerly():
+    turns = iter(range(1000))
+    compiled = torch.compile(lambda x: x.roll(next(turns)) * 2)
+    x = torch.arange(1000.0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for k in range(500):
+            assert compiled(x)[k].item() == 0
     assert sum("runs eagerly from now on" in str(w.message) for w in said) == 1
+    assert torch.compiler.explain(compiled).captured == 16 and compiled.given_up
     torch.compiler.reset()
     assert not compiled.given_up
+
+
+def test_numbers_that_change_where_the_first_way_back_makes_more_than_others():
+    """What is made once and kept, such as the gradient of a loss, is no other path."""
+    w = torch.ones(3, requires_grad=True)
+
+    @torch.compile
+    def step(x, beta):
+        loss = (w * x).sum() + beta * (w * w).sum()
+        loss.backward()
+        return loss
+
+    x = torch.arange(3.0)
+    for k in range(12):
+        w.grad = None
+        assert step(x, 0.5 + k).item() == 3 + 3 * (0.5 + k)
+        assert w.grad.tolist() == [2 * (0.5 + k) + v for v in range(3)]
+    assert torch.compiler.explain(step).captured <= 4
 
 
 def test_disable_and_is_compiling():

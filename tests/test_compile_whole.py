@@ -240,3 +240,25 @@ def test_a_number_of_numpy_may_change():
     for n in (0.5, 1.5, 2.5, 3.5):
         assert compiled(torch.ones(1), np.float64(n)).item() == n
     assert report_of(compiled).captured < 3
+
+
+def test_tensors_of_functions_that_are_called_or_wrapped_are_traced():
+    """And those in lists: nothing of them is given to the function."""
+    w, layers = torch.ones(3, requires_grad=True), [torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)]
+
+    def inner(depth):
+        return w * 2 if depth == 0 else torch.tanh(inner(depth - 1))
+
+    @torch.compile
+    @torch.no_grad()
+    def outer():
+        found = inner(2)
+        for layer in layers:
+            found = layer(found)
+        return found
+
+    for _ in range(3):
+        expected = torch.tanh(torch.tanh(w * 2))
+        assert torch.allclose(outer(), layers[1](layers[0](expected)))
+    segment, = torch.compiler.explain(outer).ends
+    assert [each.op.name for each in segment.path()] == ["mul", "tanh", "tanh", "linear", "linear"]

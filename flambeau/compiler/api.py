@@ -10,22 +10,36 @@ import warnings
 import weakref
 from typing import Any
 
+from ..devices.switches import switch
 from ..engine import eager
 from ..engine.modes import gradient_watchers, is_watched, odd_threads
+from ..engine.tensor import Tensor
 from .calm import Calm, scripts
 from .casting import casting
 from .ending import ANOTHER_PATH
-from .names import names_of, tensors_of
+from .habits import CALMLY, FREELY, FREELY_WHOLE, Habits, kind_of
+from .names import around, tensors_of
+from .phantom import traced
 from .report import Report
 from .search import everything
 from .segment import Step
 from .settle import Reach
 from .trace import Tracer, load_code
+from .worth import ENTRY, worth_of
 
 #: so many ways through a function are remembered that are taken without Python
 SCRIPTS = 8
+#: after so many calls that none of them stood for, one is written only once in so many calls
+UNPLAYED = 16
 #: a function that is on new paths in most of its calls, after so many of them, runs eagerly
-PATIENCE = 64
+PATIENCE = 16
+#: it is said once if so many calls ran eagerly since their arguments were new, and others did not
+RARELY = 64
+#: eager calls after one that was not worth to be traced, at first and at most
+SMALLEST, LARGEST = 32, 4096
+_WEIGHED = 64   # layouts of first arguments that are told apart
+#: so many ops take no more time than it takes to find out that Python can be left out
+FEW = 3
 #: and so does one that differentiates gradients which are not its own, after so many times
 TWICE = 8
 
@@ -69,13 +83,29 @@ class Compiled:
         self.reach: Any = None   # what the function's code takes from around it, see settle.py
         self.changes = -1
         self.idle: list[Tracer] = []
+        self.freely = FREELY_WHOLE if self.fullgraph else FREELY
+        self.habits = Habits()   # which arguments it has met how often, see habits.py
+        self.kind: Any = None    # of the call under way, if it is asked for
+        self.unplayed = 0        # calls since a script was played
+        self.weighs = not self.fullgraph and switch("FLAMBEAU_SMALL") == "eager"
+        self.looks = self.weighs and not self.verify  # whether the next traced call is weighed
+        self.weighed: dict = {}  # layout of the first argument -> eager calls before the next look
+        self.small: Any = None   # the same -> how many of them are left, once a call was small
         self.given_up = self.told = False
+        self.aside = 0           # calls that run eagerly before any is looked at again
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args, **kwargs):
-        if eager.tracers or self.given_up or (odd_threads and is_watched()) or (
+        small = self.small
+        if small is not None:
+            kind = args[0].sig if args and args[0].__class__ is Tensor else None
+            left = small.get(kind)
+            if left:  # it takes less time than it takes to trace it
+                small[kind] = left - 1
+                return self.function(*args, **kwargs)
+        if eager.tracers or (self.aside and self._passes()) or (odd_threads and is_watched()) or (
                 not self.claim(False)):  # another thread is in it
             return self.function(*args, **kwargs)
         calm = self.calm
@@ -92,33 +122,69 @@ class Compiled:
         finally:
             self.let_go()
 
+    def _passes(self) -> bool:
+        """One of the calls that run eagerly; there is no end to them once it is given up."""
+        self.aside -= not self.given_up
+        return True
+
+    def _weigh(self, args, ends: list) -> None:
+        """Look whether it was worth to trace a call, or the next ones should run eagerly.
+
+        Not as long as there is hope that Python can be left out, and some of it to be saved.
+        """
+        paths = [end.path() for end in ends if end is not None]
+        hopes = len(paths) == 1 and len(paths[0]) > FEW and self.calm.hopes()
+        self.looks = not hopes and len(self.weighed) < _WEIGHED and (
+            sum(map(worth_of, ends)) < ENTRY)
+        if self.looks:
+            kind = args[0].sig if args and args[0].__class__ is Tensor else None
+            calls = self.weighed[kind] = min(2 * self.weighed.get(kind, SMALLEST), LARGEST)
+            self.small = {**(self.small or {}), kind: calls}
+
     def _whole(self, args, kwargs):
         """A call as others before it were made, or one that is written down."""
         calm = self.calm
         for k, script in enumerate(() if self.verify else self.scripts):
             found = script.play(args, kwargs)
             if found is not None:
+                self.unplayed = 0
                 if k:
                     self._lead([self.scripts.pop(k), *self.scripts])
                 calm.played += 1
                 return found[0]
-        if not self.fullgraph:
-            if self.scripts and not calm.of_use():
-                self.scripts, self.short = [], None
-            if calm.calls < calm.wait:
-                return self._traced(args, kwargs)
-            if calm.tries == 1:  # now it is known which code counts, and what that can reach
-                self.changes = -1
+        if not self._is_due():
+            return self._traced(args, kwargs)
+        if self._puts_off(args, kwargs):
+            return self._eagerly(args, kwargs)
         script = scripts()(self.function, args, kwargs, self.met,
                            None if self.fullgraph else calm.ran)
         return self._traced(args, kwargs, script)
 
+    def _is_due(self) -> bool:
+        """Whether a call is to be written down that is like none before."""
+        calm = self.calm
+        if self.fullgraph:
+            self.unplayed += 1
+            if self.unplayed > UNPLAYED and self.unplayed % UNPLAYED and not self.verify:
+                self._lead([])
+                return False
+            return True
+        if self.scripts and not calm.of_use():
+            self._lead([])
+        if calm.calls < calm.wait:
+            return False
+        if calm.tries == 1:  # now it is known which code counts, and what that can reach
+            self.changes = -1
+        return True
+
     def _lead(self, scripts: list) -> None:
         """Try the first of these before any other."""
-        self.scripts, self.short = scripts, scripts[0].short
+        self.scripts, self.short = scripts, scripts[0].short if scripts else None
 
     def _traced(self, args, kwargs, writing=None):
         report = self.report
+        if report.captured >= self.freely and writing is None and self._puts_off(args, kwargs):
+            return self._eagerly(args, kwargs)
         report.calls += 1
         cast = casting()
         root = self.roots.get(cast)
@@ -129,8 +195,16 @@ class Compiled:
             root = next((own for other, own in self.apart if other == kind), root)
         tracer = self.idle.pop() if self.idle else Tracer()
         tracer.begin(root, report, writing, self.verify, cast)
-        if args or kwargs:
-            tracer.trace_on((*args, *kwargs.values()))
+        if self.looks:
+            tracer.ends = []
+        for x in args:
+            if x.__class__ is not Tensor:
+                tracer.trace_on(x)
+            elif x.sig.tag is None:
+                x.sig = traced(x.sig)
+                tracer.tagged.append(x)
+        if kwargs:
+            tracer.trace_on(kwargs)
         if self.changes != eager.module_changes[0] or not tracer.trace_all(self.reach):
             tracer.trace_all(self._reached())
         if writing is not None:
@@ -159,6 +233,12 @@ class Compiled:
             self.verify -= 1
         if tracer.captured:
             report.captured += 1
+            self.looks = self.weighs and not self.verify
+        if tracer.ends is not None:
+            self._weigh(args, tracer.ends)
+            tracer.ends = None
+        if tracer.captured or self.kind is not None:
+            self.habits.took(self.kind or kind_of(args, kwargs), tracer.captured)
         if tracer.captured or report.twice:
             self._lose_patience()
         if writing is not None:
@@ -170,6 +250,7 @@ class Compiled:
                 written = self.calm.tried(written, writing)
                 if self.calm.tries == 0:
                     self.met = []  # nobody else may hold them
+                    self.looks = self.weighs and not written
             if written:  # others that were for modules as they were before never hold again
                 others = [s for s in self.scripts if s.changes == writing.changes]
                 self._lead([writing, *others[:SCRIPTS - 1]])
@@ -192,6 +273,29 @@ class Compiled:
             raise RuntimeError(f"compile: {self.report.name} cannot be one program with "
                                f"fullgraph=True: {script.reason}{script.line}")
 
+    def _puts_off(self, args, kwargs) -> bool:
+        """Whether calls of this kind are too rare to learn their path."""
+        report, habits, self.kind = self.report, self.habits, None
+        if report.captured < self.freely or habits.calm >= CALMLY or self.verify:
+            return False
+        self.kind = kind_of(args, kwargs)
+        return habits.puts_off(self.kind, report.captured, report.calls)
+
+    def _eagerly(self, args, kwargs):
+        """A call of a kind that is too rare to learn its path."""
+        report = self.report
+        report.calls += 1
+        if set_stance.current == "fail_on_recompile":
+            report.captured += 1  # as it would be, and is not allowed to
+        report.passed += 1
+        self.aside = self.habits.rests()
+        if report.passed == RARELY and 2 * report.passed > report.calls:
+            warnings.warn(
+                f"compile: {report.name} is seldom called in the same way: most of {report.calls} "
+                "calls were given other shapes, or took another path, than all before. Such calls "
+                "run eagerly. flambeau.compiler.explain shows where paths part.", stacklevel=5)
+        return self.function(*args, **kwargs)
+
     def _tell_of(self, effect: str) -> None:
         """Once: what Python changes in every call is what Python has to be there for."""
         if not self.told:
@@ -208,16 +312,17 @@ class Compiled:
             _, bound, tensors, *_ = everything(self.function,
                                                None if self.fullgraph else self.calm.ran)
         else:
-            bound = names_of(self.function)[1]
+            bound = around(self.function)
             tensors = tensors_of(self.function, bound)
         self.reach = Reach(bound, tensors)
         return self.reach
 
     def _lose_patience(self) -> None:
         report = self.report
-        if report.captured >= PATIENCE and 2 * report.captured > report.calls + self.calm.played:
+        calls = report.calls - report.passed + self.calm.played
+        if report.captured >= PATIENCE and 2 * report.captured > calls:
             self._give_up(
-                f"took a new path in {report.captured} of {report.calls} calls",
+                f"took a new path in {report.captured} of {calls} calls",
                 "shows where paths part; numbers that change, or shapes that are never the same, "
                 "are the usual reasons.")
         elif report.twice >= TWICE and 2 * report.twice > report.calls:
@@ -227,7 +332,7 @@ class Compiled:
                 "that was computed is the usual reason.")
 
     def _give_up(self, reason: str, hint: str) -> None:
-        self.given_up = True
+        self.given_up, self.aside = True, 1
         warnings.warn(f"compile: {self.report.name} {reason}, so it runs eagerly from now on. "
                       f"flambeau.compiler.explain {hint}", stacklevel=5)
 
@@ -270,7 +375,7 @@ def _compiled_module(module, fullgraph: bool, verify: int):
     function = functools.wraps(type(module).forward)(
         lambda *args, **kwargs: call(twin, *args, **kwargs))
     function.__name__ = type(module).__name__
-    _calls[twin] = Compiled(function, fullgraph, verify)
+    _remember(twin, Compiled(function, fullgraph, verify))
     return twin
 
 
@@ -283,10 +388,16 @@ def compile_in_place(module, fullgraph: bool = False, verify: int = 0, **_) -> N
         lambda *args, **kwargs: cls.__call__(module, *args, **kwargs))
     function.__name__ = cls.__name__
     module.__class__ = _compiled_class(cls)
-    _calls[module] = Compiled(function, fullgraph, verify)
+    _remember(module, Compiled(function, fullgraph, verify))
 
 
-_calls: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+#: by the address of the module, for as long as it lives: that is found sooner than a reference
+_calls: dict[int, Compiled] = {}
+
+
+def _remember(module, call: Compiled) -> None:
+    _calls[id(module)] = call
+    weakref.finalize(module, _calls.pop, id(module), None).atexit = False
 
 
 def _compiled_class(cls: type) -> Any:
@@ -299,13 +410,22 @@ _classes: dict[type, type] = {}
 
 
 def _new_class(cls: Any) -> type:
+    plain = cls.__call__
+
     def __call__(self, *args, **kwargs):
-        return _calls[self](*args, **kwargs)
+        compiled = _calls[id(self)]
+        small = compiled.small
+        if small is not None:  # as in a call of what is compiled, with two frames less
+            kind = args[0].sig if args and args[0].__class__ is Tensor else None
+            if left := small.get(kind):
+                small[kind] = left - 1
+                return plain(self, *args, **kwargs)
+        return compiled(*args, **kwargs)
 
     def __deepcopy__(self, memo):
         original = object.__new__(cls)
         original.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return compile(original, fullgraph=_calls[self].fullgraph)
+        return compile(original, fullgraph=_calls[id(self)].fullgraph)
 
     def __reduce__(self):
         original = object.__new__(cls)
@@ -321,7 +441,7 @@ def _new_class(cls: Any) -> type:
 
 def report_of(compiled) -> Report:
     """What happened to a compiled function or module so far."""
-    found = compiled if isinstance(compiled, Compiled) else _calls.get(compiled)
+    found = compiled if isinstance(compiled, Compiled) else _calls.get(id(compiled))
     if found is None:
         raise TypeError(f"explain: {type(compiled).__name__} is not compiled")
     return found.report
@@ -337,16 +457,18 @@ def explain(function, *args, **kwargs) -> Report:
     else:
         compiled = compile(function)
     if args or kwargs or compiled is not function:
+        inner = compiled if isinstance(compiled, Compiled) else _calls[id(compiled)]
+        before = inner.weighs, inner.looks, inner.small
+        inner.weighs = inner.looks = False  # this once it is compiled, whatever it does
+        inner.small = None
         for _ in range(2):
             compiled(*args, **kwargs)
+        inner.weighs, inner.looks, inner.small = before
     return report_of(compiled)
 
 
 def _is_compiled_module(function) -> bool:
-    try:
-        return function in _calls
-    except TypeError:
-        return False
+    return id(function) in _calls
 
 
 def disable(function=None, recursive: bool = True, *, reason=None):

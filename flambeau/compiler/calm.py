@@ -36,6 +36,10 @@ class Calm:
         self.calls = 0 if is_new else self.calls + 1
         self.missed += 1
 
+    def hopes(self) -> bool:
+        """Whether nothing is known that stands in the way."""
+        return self.reason is None and self.wait < sys.maxsize
+
     def of_use(self) -> bool:
         """Whether what was written down is worth being looked at in every call."""
         if self.missed < MISSED:

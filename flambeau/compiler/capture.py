@@ -327,8 +327,9 @@ class Capture:
             stop.learnt = list(self.numbers)
         self.end_capture(step)
         if stop.proven is None and before[2] != stop.learnt:
-            stop.proven = _same_code(before[0], step.chain.launches.first(step.end)) and _same_code(
-                *[r.recorded if r is not None else () for r in (before[1], stop.reverse)])
+            stop.proven = _same_code(
+                (before[0], step.chain.launches.first(step.end)),
+                [r.recorded if r is not None else () for r in (before[1], stop.reverse)])
         stop.programs.clear()
         stop.settling = None
         stop.hopeless = reason is not None or stop.reverse is None
@@ -449,9 +450,12 @@ def _knows(base: Tensor, view: Tensor) -> bool:
     return any(reference() is view for reference in getattr(base, "views", ()))
 
 
-def _same_code(one, two) -> bool:
-    """Whether two recordings of a path have the same numbers in the same places."""
+def _same_code(*pairs) -> bool | None:
+    """Whether two recordings of a path, and of its way back, have the same numbers in the same
+    places; None if they are of other launches, as where something was made for the first time."""
     def numbers(launches):
         return [[a for a in step.args if type(a) is float] for step in launches]
 
-    return [str(numbers(one)), len(one)] == [str(numbers(two)), len(two)]
+    if any(len(one) != len(two) for one, two in pairs):
+        return None
+    return all(str(numbers(one)) == str(numbers(two)) for one, two in pairs)

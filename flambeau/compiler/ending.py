@@ -28,6 +28,7 @@ class Ending(Capture):
     state: Any
     script: Any
     verify: int
+    ends: list | None
     _segment: Callable
 
     def flush(self, reason) -> None:
@@ -41,6 +42,8 @@ class Ending(Capture):
                 self._segment(self.root)
             return
         state.paused, state.words[0] = True, 0
+        if self.ends is not None:
+            self.ends.append(step)
         try:
             if self.recorder is not None:
                 if self.script is not None:
@@ -81,6 +84,9 @@ class Ending(Capture):
         live = self.live()
         found = stop.programs.get(live)
         if found is None:
+            if self.ends is not None:  # perhaps there is no need of a program
+                self._call_by_call(step)
+                return
             found = stop.programs[live] = step.build(live, self.report)
         if found.eagerly:
             if self.script is not None:
@@ -138,13 +144,16 @@ class Ending(Capture):
                 self.report.twice or (not stop.proven and self.numbers != stop.learnt)):
             return False
         found, settling = stop.settling
-        if (inferring and infers()) or (found.written and not self._lies_as_learnt(found)):
+        if found.written and not self._lies_as_learnt(found):
             return False
         made = settling.run(self.state.address, self.numbers)
         if made is None:
             return False
         for k in found.written:
             self.outside[k].mem.version += 1
+        if inferring and infers():
+            for mem in made:
+                mem.version = INFERENCE
         if found.wanting and stop.reverse.parts:
             attach_reverse(self, step, found, made)
         if found.bases:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ..engine import backward as bw
 from ..engine.eager import engine
 from ..engine.node import Edge, Node, edge_of, kept_values, new_node
-from ..engine.tensor import Tensor, make
+from ..engine.tensor import LEAF, Tensor, make, new
 from .again import call, made_again
 from .launch import Launch
 
@@ -69,6 +69,8 @@ class Consumed:
 class CompiledBack:
     """Runs the programs that go back."""
 
+    __slots__ = ("numbers", "outside", "part", "step", "values", "versions")
+
     def __init__(self, part, step, outside: list[Tensor], numbers: list[float], values):
         self.part, self.step, self.outside, self.numbers = part, step, outside, numbers
         self.values = values  # those that are parents: what is computed from them starts there
@@ -78,11 +80,13 @@ class CompiledBack:
         return "CompiledBackward"
 
     def pull(self, node, g):
-        if bw.modes.grad:
+        now = bw.modes
+        if now.grad:
             return self.carefully(node, g)
         part, kept = self.part, kept_values(node)
         given = g if len(part.outputs) > 1 else [g]
-        if bw.modes.walk is not None and not bw.modes.walk.retain:
+        walk = now.walk
+        if walk is not None and not walk.retain:
             self.outside, self.values = [], {}
         whole, *alone = part.ways
         if not alone:
@@ -112,7 +116,10 @@ class CompiledBack:
         found: list = []
         for sig, at, offset in way.rows:
             if at >= 0:
-                found.append(make(sig, made[at], made[at].address + offset))
+                x = new(Tensor)
+                x.sig, x.mem, x.node = sig, made[at], None
+                x.ptr = x.mem.address + offset
+                found.append(x)
             else:  # what was kept, or given
                 k = -1 - at
                 source = kept[way.needs[k]] if k < len(way.needs) else hold[k - len(way.needs)]
@@ -170,12 +177,22 @@ def attach_reverse(tracer, step, variant, results: list) -> None:
     live = variant.wanting
     made: dict = {}
     for part, saved in zip(reverse.parts, variant.kept, strict=True):
-        kept = (*[outside[k] for k in part.read], *[make(sig, results[k]) for k, sig in saved])
-        parents = tuple([edge_of(outside[k]) if kind == "outside" else
-                         made[k] if kind == "value" else k for kind, k in part.parents])
+        kept = [outside[k] for k in part.read]
+        for k, sig in saved:
+            x = new(Tensor)
+            x.sig, x.mem, x.node = sig, results[k], None
+            x.ptr = x.mem.address
+            kept.append(x)
+        parents = []
+        for kind, k in part.parents:
+            if kind == "outside":
+                x = outside[k]
+                parents.append(x if x.node is LEAF else edge_of(x))
+            else:
+                parents.append(made[k] if kind == "value" else k)
         before = {k: values[k] for k in part.before if k in live} if part.before else {}
-        node = new_node(CompiledBack(part, step, outside, tracer.numbers, before), parents, kept,
-                        part.expects)
+        node = new_node(CompiledBack(part, step, outside, tracer.numbers, before),
+                        tuple(parents), tuple(kept), part.expects)
         outputs = part.outputs
         if len(outputs) == 1:
             made[outputs[0]] = node

@@ -5,7 +5,6 @@ A row is (owner, name, value): who can say what a name stands for, and what it s
 
 from __future__ import annotations
 
-import copy
 import types
 from collections.abc import Iterator
 
@@ -13,20 +12,37 @@ from ..engine.tensor import Tensor
 
 SCALARS = (bool, int, float, str, bytes, complex, type(None))
 MANY = 10_000       # scalars in a list, or a list of lists, that are still compared
+LONG = 64           # elements of a container that are looked at one by one
 SIZE = "number of elements"
 _NOTHING = object()
 
 
-def names_of(function) -> tuple[list, list]:
-    """What a function's code takes from its closure and globals: scalars, known by their value,
-    and all else that may hold tensors, known by itself."""
-    by_value, by_itself = [], []
-    for owner, name, value in taken(function):
-        if 0 < scalars_in(value) < MANY:
-            by_value.append((owner, name, copy.deepcopy(value)))
-        elif not isinstance(value, (types.ModuleType, types.FunctionType, type)):
-            by_itself.append((owner, name, value))
-    return by_value, by_itself
+def around(function) -> list[tuple]:
+    """Rows of what has tensors and is named by a function's code, or by that of functions of the
+    user's that it calls or wraps."""
+    found: list[tuple] = []
+    met, waiting = {id(function)}, [function]
+    while waiting and len(met) < LONG:
+        for row in taken(waiting.pop()):
+            owner, _, value = row
+            if holders(value) or (owner.__class__ is types.CellType and not isinstance(
+                    value, (*SCALARS, types.ModuleType, types.FunctionType, type))):
+                found.append(row)  # or may have some later; what cells have is soon compared
+            elif isinstance(value, types.FunctionType) and not (
+                    id(value) in met or is_library(value)):
+                met.add(id(value))
+                waiting.append(value)
+    return found
+
+
+def holders(value) -> list:
+    """Tensors and modules that a value is, or has: a method, or a container that is not long."""
+    if isinstance(value, types.MethodType):
+        value = value.__self__
+    elif isinstance(value, (list, tuple, dict)) and len(value) <= LONG:
+        parts = value.values() if isinstance(value, dict) else value
+        return [v for v in parts if isinstance(v, Tensor) or is_module(v)]
+    return [value] if isinstance(value, Tensor) or is_module(value) else []
 
 
 def changed(bound) -> bool:
@@ -81,12 +97,12 @@ def now(owner, name):
 def tensors_of(function, bound) -> list[Tensor]:
     """Tensors among what a function's code names, and those of modules there, or of the module
     that it is a method of."""
-    found = [getattr(function, "__self__", None), function, *(value for _, _, value in bound)]
-    tensors = [v for v in found if isinstance(v, Tensor)]
+    found = [v for value in (function, *[value for _, _, value in bound]) for v in holders(value)]
+    tensors = {id(v): v for v in found if isinstance(v, Tensor)}
     for m in found:
-        if is_module(m):
-            tensors += [*m.parameters(), *m.buffers()]
-    return tensors
+        if not isinstance(m, Tensor):
+            tensors |= {id(t): t for t in (*m.parameters(), *m.buffers())}
+    return list(tensors.values())
 
 
 def taken(function) -> Iterator[tuple]:
@@ -106,6 +122,13 @@ def taken(function) -> Iterator[tuple]:
 def is_ours(module: str) -> bool:
     """Whether a module is the library, or comes with Python and keeps nothing of the user's."""
     return module.partition(".")[0] in ("flambeau", "torch", "builtins", "functools")
+
+
+def is_library(value) -> bool:
+    """Whether a value belongs to the library and holds nothing of the user's."""
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
+        return is_ours(value.__module__ or "builtins")
+    return type(value).__module__.startswith("flambeau.compiler")
 
 
 def attributes_of(value) -> dict:

@@ -150,13 +150,9 @@ class Program:
     def _run(self, pointers, numbers) -> list:
         code = self.code
         made = [pool.pop() if pool else allocate(n) for pool, n in self.pools]
-        table = self.table
-        for k, m in enumerate(made, 2):
-            table[k] = m.address
-        k = 2 + len(made)
-        for pointer in pointers[:self.outside]:
-            table[k] = pointer
-            k += 1
+        words = array("q", [m.address for m in made])
+        words.extend(pointers[:self.outside])
+        self.table[2:2 + len(words)] = words
         if numbers:
             self.put_numbers(numbers)
         code(self.table_address, self.failed_address, self.work)
@@ -181,7 +177,7 @@ class Program:
     def code(self):
         """The native function (table, where to say what failed, work)."""
         self._own_table([0] * self._before + self.foreign + self.routines)
-        self.work = sum(_work(step, self.sizes) for step in self.launches)
+        self.work = sum(work_of(step, self.sizes) for step in self.launches)
         text, digest = ProgramText(self, False), hashlib.sha256()
         for piece in text.pieces():  # all of it is there at once only if it has to be compiled
             digest.update(piece.encode())
@@ -221,10 +217,10 @@ def _room(raw: bytes) -> int:
     return -(-len(raw) // _ALIGN) * _ALIGN
 
 
-def _work(step, sizes: list[int]) -> int:
+def work_of(step, sizes: list[int]) -> int:
     """About how many elements a launch goes through; a routine by the memory it works on."""
     if isinstance(step, Finished):
-        return _work(step.first, sizes) + _work(step.then, sizes)
+        return work_of(step.first, sizes) + work_of(step.then, sizes)
     if isinstance(step, Check):
         return 0
     if step.words is not None:

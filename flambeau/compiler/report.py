@@ -25,6 +25,7 @@ class Report:
     def __init__(self, name: str) -> None:
         self.name = name
         self.calls = self.captured = 0
+        self.passed = 0                 # of the calls, those of kinds too rare to learn
         self.twice = 0                  # how often gradients were to be differentiated in turn
         self.ends: dict = {}            # step -> (reason, line)
         self.last: set = set()          # segments that nothing was ever called in
@@ -44,6 +45,8 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.calls} calls, {self.captured} of them on new paths, "
                  f"{len(self.ends)} segments, {len(self.programs)} programs"]
+        if self.passed:
+            lines.append(f"  {self.passed} calls ran eagerly: calls of their kind were too rare")
         for step, (reason, line) in self.ends.items():
             ops = [getattr(each.op, "name", "?") for each in step.path()]
             lines.append(f"  segment of {len(ops)} op calls: {_shown(ops)}")

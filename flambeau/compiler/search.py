@@ -18,11 +18,13 @@ from ..core.dtype import dtype
 from ..engine.generator import Generator
 from ..engine.tensor import Size, Tensor
 from .names import (
+    LONG,
     MANY,
     SCALARS,
     SIZE,
     attributes_of,
     codes_in,
+    is_library,
     is_module,
     is_ours,
     names_in,
@@ -32,7 +34,6 @@ from .names import (
 
 _ROWS = 1_000       # names that are looked at
 _DEPTH = 12         # objects in objects
-_LONG = 64          # elements of a container that are looked at one by one
 _NUMBERS = 1_000    # in a list, that are compared in every call
 #: code that uses these may mean any attribute
 _BY_ANY_NAME = {"getattr", "setattr", "vars", "__dict__", "eval", "exec", "asdict", "attrgetter"}
@@ -129,7 +130,7 @@ class _Search:
 
     def look_into(self, value: Any, depth: int) -> None:
         """What can be reached from a value by its names."""
-        if id(value) in self.met or isinstance(value, SCALARS) or _is_library(value):
+        if id(value) in self.met or isinstance(value, SCALARS) or is_library(value):
             return
         if depth > _DEPTH:
             self.unsure("objects in objects in objects")
@@ -193,7 +194,7 @@ class _Search:
     def look_into_container(self, container, depth: int) -> None:
         """Its size, and its elements if there are not too many."""
         self.take([(container, SIZE, len(container))], depth)
-        if len(container) > _LONG:
+        if len(container) > LONG:
             self.unsure(f"a {type(container).__name__} of {len(container)} elements")
             return
         pairs = container.items() if isinstance(container, dict) else enumerate(container)
@@ -267,12 +268,5 @@ def _is_registry(name: str, value) -> bool:
 
 def _lasts(value) -> bool:
     """Whether a value that a function has for a default is always the same."""
-    return isinstance(value, (type, *SCALARS, *_STATELESS)) or _is_library(value) or (
+    return isinstance(value, (type, *SCALARS, *_STATELESS)) or is_library(value) or (
         type(value) is tuple and all(map(_lasts, value)))
-
-
-def _is_library(value) -> bool:
-    """Whether a value belongs to the library and holds nothing of the user's."""
-    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
-        return is_ours(value.__module__ or "builtins")
-    return type(value).__module__.startswith("flambeau.compiler")

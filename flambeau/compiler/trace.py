@@ -91,6 +91,7 @@ class Tracer(Knowing, Ending):
     """What one call knows: where in the tree it is, and which tensors stand for what."""
 
     lazy = True  # tensors may be phantoms
+    ends: list | None = None  # where segments ended, and None for calls by themselves, if asked for
 
     def __init__(self) -> None:
         self.tagged: list[Tensor] = []
@@ -106,13 +107,15 @@ class Tracer(Knowing, Ending):
 
     def begin(self, root: Step, report, script=None, verify: int = 0, cast=None) -> None:
         """Be at work for a call of the thread that calls this; `close` ends it."""
+        state = self.state
         self.report, self.script, self.verify, self.cast = report, script, verify, cast
-        self.captured = self.state.paused = False
-        if self.thread != get_ident():
-            self.thread = get_ident()
-            self.state.belong(self.thread)
+        self.captured = state.paused = False
+        thread = get_ident()
+        if self.thread != thread:
+            self.thread = thread
+            state.belong(thread)
         self.root = root  # all lists are empty: the call before has ended its last segment
-        self.state.go(root)
+        state.at[0], state.words[0] = root, root.leads
 
     @property
     def step(self) -> Step:
@@ -438,6 +441,8 @@ class Tracer(Knowing, Ending):
         if self.script is not None:
             self.script.calling(self, work, args, kwargs)
         state = self.state
+        if self.ends is not None:
+            self.ends.append(None)
         self._untag()
         following = state.words[0]
         state.paused, state.words[0] = True, 0
@@ -509,6 +514,10 @@ class Tracer(Knowing, Ending):
             if finished:
                 raise  # else what the function raised is what counts
         finally:
-            self._untag()
-            self.reached = []
-            self.tagged.clear()
+            native = self.tags.native
+            if self.tagged:
+                native(id(self.tagged), PLAIN, 0)
+                self.tagged.clear()
+            if self.reached:
+                native(id(self.reached), PLAIN, 0)
+                self.reached = []

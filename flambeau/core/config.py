@@ -6,6 +6,7 @@ SWITCHES = {
     "FLAMBEAU_CALM":     ("16", "calls that learn nothing before Python is left out; '0': never"),
     "FLAMBEAU_CACHE":    ("", "folder of machine code on disk; 'off' keeps none"),
     "FLAMBEAU_DEVICE":   ("llvm", "runs kernels: 'llvm', or 'reference': numpy, the specification"),
+    "FLAMBEAU_SMALL":    ("eager", "compiled functions of little work run 'eager' or 'compiled'"),
     "FLAMBEAU_PROGRESS": ("1", "'0' says nothing on terminals while programs are compiled"),
 }
 

@@ -240,7 +240,8 @@ def edge_of(x: Tensor):
 
 
 def versions_of(kept) -> tuple:
-    found = tuple([t.mem.version if isinstance(t, Tensor) else 0 for t in kept])
+    found = tuple([t.mem.version if t.__class__ is Tensor or isinstance(t, Tensor) else 0
+                   for t in kept])
     if found and min(found) < 0:
         raise RuntimeError("Inference tensors cannot be saved for backward. Please do not save "
                            "Tensors computed in inference mode in computation graph. To work "
