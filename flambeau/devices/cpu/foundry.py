@@ -11,7 +11,7 @@ from .compile import ADDRESSES
 from .objects import SOURCES, cache
 
 #: files whose code LLVM's usual passes make no faster: they take a fifth of the time to compile
-LIGHT = frozenset(("choices", "fills", "fourier", "gather", "player", "pool", "settle", "tries",
+LIGHT = frozenset(("choices", "conv", "fills", "fourier", "gather", "player", "pool", "settle", "tries",
                    "twister"))
 
 
