@@ -20,7 +20,8 @@ from ..engine.tensor import Tensor
 
 _HERE = dirname(dirname(__file__))
 #: what the library calls of these is the library's doing
-_HELPERS, _NUMPY = ("<frozen", dirname(opcode.__file__)), join("site-packages", "numpy")
+_PYTHONS = ("<frozen", dirname(opcode.__file__))
+_HELPERS = tuple(join("site-packages", name) for name in ("numpy", "llvmlite"))
 #: parts of the library that do nothing but call ops, or tell a script of what they do besides
 _TRUSTED = ("amp/autocast_mode.py", "assemble.py", "autograd/entry.py", "autograd/function.py",
             "autograd/grad_mode.py", "autograd/variable.py", "compiler/", "core/", "devices/",
@@ -88,9 +89,9 @@ class Witness:
 
 
 def _helps(filename: str) -> bool:
-    """Whether code comes with Python, or is numpy's."""
-    return _NUMPY in filename or (
-        filename.startswith(_HELPERS) and "site-packages" not in filename)
+    """Whether code comes with Python, or with what the library needs."""
+    return any(name in filename for name in _HELPERS) or (
+        filename.startswith(_PYTHONS) and "site-packages" not in filename)
 
 
 def _is_trusted(filename: str, name: str, module: str | None) -> bool:
