@@ -334,9 +334,24 @@ def test_a_function_whose_paths_are_never_the_same_runs_eagerly():
         for k in range(500):
             assert compiled(x)[k].item() == 0
     assert sum("runs eagerly from now on" in str(w.message) for w in said) == 1
-    assert torch.compiler.explain(compiled).captured == 16 and compiled.given_up
+    assert torch.compiler.explain(compiled).captured == 17 and compiled.given_up
     torch.compiler.reset()
     assert not compiled.given_up
+
+
+def test_many_paths_that_are_taken_again_are_all_learnt():
+    @torch.compile
+    def f(x):
+        for k in range(4):
+            x = x - 1 if x[k] > 0 else x * -2 + 0.5
+        return x
+
+    torch.manual_seed(0)
+    for _ in range(500):
+        x = torch.randn(4)
+        assert torch.equal(f(x), f.function(x))
+    report = torch.compiler.explain(f)
+    assert not f.given_up and report.captured > 12 and report.passed < 250
 
 
 def test_numbers_that_change_where_the_first_way_back_makes_more_than_others():

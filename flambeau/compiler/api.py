@@ -29,7 +29,8 @@ from .worth import ENTRY, worth_of
 SCRIPTS = 8
 #: after so many calls that none of them stood for, one is written only once in so many calls
 UNPLAYED = 16
-#: a function that is on new paths in most of its calls, after so many of them, runs eagerly
+#: a function that was on so many more new paths than on known ones, whatever it was given, runs
+#: eagerly
 PATIENCE = 16
 #: it is said once if so many calls ran eagerly since their arguments were new, and others did not
 RARELY = 64
@@ -268,8 +269,8 @@ class Compiled:
 
     def _lose_patience(self) -> None:
         report = self.report
-        calls = report.calls - report.passed
-        if report.captured >= PATIENCE and 2 * report.captured > calls:
+        if self.habits.vain >= PATIENCE:
+            calls = report.calls - report.passed
             self._give_up(
                 f"took a new path in {report.captured} of {calls} calls",
                 "shows where paths part; numbers that change, or shapes that are never the same, "

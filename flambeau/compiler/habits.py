@@ -62,7 +62,7 @@ class Habits:
     def __init__(self) -> None:
         self.met: dict[int, int] = {}
         self.learnt: set[int] = set()
-        self.vain = 0       # paths that were new to calls of kinds that had been learnt already
+        self.vain = 0       # paths that were new to kinds learnt before, less those that were known
         self.calm = 0       # calls since a path was new
         self.row = 0        # calls that were put off since one was traced
 
@@ -89,5 +89,5 @@ class Habits:
         again = new and kind in self.learnt
         if new and not again and len(self.learnt) < _MOST:
             self.learnt.add(kind)
-        self.vain += again
+        self.vain = self.vain + again if new else max(0, self.vain - 1)
         self.met[kind] = 0 if again else _KNOWN
