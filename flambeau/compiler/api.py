@@ -208,7 +208,8 @@ class Compiled:
             self._weigh(args, tracer.ends)
             tracer.ends = None
         if tracer.captured or self.kind is not None:
-            self.habits.took(self.kind or kind_of(args, kwargs), tracer.captured)
+            self.habits.took(
+                self.kind or kind_of(args, kwargs, self.habits.closely), tracer.captured)
         if tracer.captured or report.twice:
             self._lose_patience()
         if writing is not None:
@@ -233,7 +234,7 @@ class Compiled:
         report, habits, self.kind = self.report, self.habits, None
         if report.captured < self.freely or habits.calm >= CALMLY or self.verify:
             return False
-        self.kind = kind_of(args, kwargs)
+        self.kind = kind_of(args, kwargs, habits.closely)
         return habits.puts_off(self.kind, report.captured, report.calls)
 
     def _eagerly(self, args, kwargs):
@@ -295,7 +296,8 @@ def compile(model=None, *, fullgraph: bool = False, dynamic=None, backend="induc
     """The same function or module, faster.
 
     It runs the real Python; op calls are recorded once and then run as native programs. With
-    fullgraph=True Python is skipped as long as nothing it depends on has changed. `verify=n`
+    fullgraph=True Python is skipped as long as nothing it depends on has changed. Calls that would
+    gain nothing run eagerly: of little work, or of shapes that are seldom met. `verify=n`
     compares the first n calls with eager ones. backend, mode, options and dynamic are accepted for
     the sake of PyTorch programs: there is one way to compile here.
 
