@@ -155,7 +155,7 @@ class Compiled:
 
     def _traced(self, args, kwargs, writing=None):
         report = self.report
-        if report.captured >= self.freely and writing is None and self._puts_off(args, kwargs):
+        if report.captured and writing is None and self._puts_off(args, kwargs):
             return self._eagerly(args, kwargs)
         report.calls += 1
         cast = casting()
@@ -232,10 +232,11 @@ class Compiled:
     def _puts_off(self, args, kwargs) -> bool:
         """Whether calls of this kind are too rare to learn their path."""
         report, habits, self.kind = self.report, self.habits, None
-        if report.captured < self.freely or habits.calm >= CALMLY or self.verify:
+        if not report.captured or habits.calm >= CALMLY or self.verify:
             return False
         self.kind = kind_of(args, kwargs, habits.closely)
-        return habits.puts_off(self.kind, report.captured, report.calls)
+        return habits.puts_off(self.kind, report.captured, report.calls,
+                               report.captured < self.freely)
 
     def _eagerly(self, args, kwargs):
         """A call of a kind that is too rare to learn its path."""

@@ -1,8 +1,8 @@
 """Which kinds of arguments a compiled function meets, and how often: what is rare runs eagerly.
 
-To learn a path costs as much as some ten eager calls. The first few are learnt at once; from then
-on a kind of arguments has to be met again before its path is learnt, the more often the more paths
-there are. So sequences that are never as long as another cost next to nothing. What tells paths
+To learn a path costs as much as some ten eager calls. The first is learnt at once; from then on a
+kind of arguments has to be met again before its path is learnt, the more often the more paths there
+are. So sequences that are never as long as another cost next to nothing. What tells paths
 apart may also be inside the function: then its calls are traced the more rarely the more often that
 was in vain. Nothing here depends on time, so that a program does the same whenever it runs.
 """
@@ -13,7 +13,7 @@ from ..engine.modes import modes
 from ..engine.tensor import Size, Tensor
 from .casting import casting
 
-#: so many paths are learnt as they come; with fullgraph=True each of them is learnt twice or more
+#: so many paths are learnt when met again; with fullgraph=True each is learnt several times
 FREELY, FREELY_WHOLE = 4, 12
 _BY_VALUE = (int, str, bool, type(None), Size)
 #: and none is looked for again after so many calls on known ones, or on ones that are put off
@@ -72,11 +72,11 @@ class Habits:
         self.closely = CLOSELY
         self.probe = self.probes = 8    # calls put off before one is traced all the same
 
-    def puts_off(self, kind: int, captured: int, calls: int) -> bool:
+    def puts_off(self, kind: int, captured: int, calls: int, freely: bool) -> bool:
         """Whether a call of this kind should run eagerly, for it is too rare so far."""
-        seen = self.met.get(kind, 0)
+        seen, known = self.met.get(kind, 0), kind in self.learnt
         often = 1 << (captured // 8 + self.vain // 4)
-        if seen == _KNOWN or seen >= (often if kind in self.learnt else max(
+        if seen == _KNOWN or seen >= (not known if freely else often if known else max(
                 _OFTEN * often, calls // _RARE)):
             return False
         self.probe -= 1
