@@ -21,7 +21,7 @@ CALMLY = 64
 #: how arguments are looked at: by values too, not by values, not at all
 CLOSELY = 2
 _LONG = 64      # elements of a list that are looked at
-_OFTEN = 4      # times that a new kind is put off at least
+_OFTEN = 64     # times that a new kind is put off at least: what it costs, in eager calls
 _RARE = 64      # calls of which one at least is of a kind that is learnt
 _MOST = 1024    # kinds that are remembered
 _REST = 512     # calls that are not looked at, at most
