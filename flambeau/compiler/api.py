@@ -31,7 +31,8 @@ from .worth import ENTRY, worth_of
 SCRIPTS = 8
 #: after so many calls that none of them stood for, one is written only once in so many calls
 UNPLAYED = 16
-#: a function that is on new paths in most of its calls, after so many of them, runs eagerly
+#: a function that was on so many more new paths than on known ones, whatever it was given, runs
+#: eagerly
 PATIENCE = 16
 #: it is said once if so many calls ran eagerly since their arguments were new, and others did not
 RARELY = 64
@@ -183,7 +184,7 @@ class Compiled:
 
     def _traced(self, args, kwargs, writing=None):
         report = self.report
-        if report.captured >= self.freely and writing is None and self._puts_off(args, kwargs):
+        if report.captured and writing is None and self._puts_off(args, kwargs):
             return self._eagerly(args, kwargs)
         report.calls += 1
         cast = casting()
@@ -238,7 +239,8 @@ class Compiled:
             self._weigh(args, tracer.ends)
             tracer.ends = None
         if tracer.captured or self.kind is not None:
-            self.habits.took(self.kind or kind_of(args, kwargs), tracer.captured)
+            self.habits.took(
+                self.kind or kind_of(args, kwargs, self.habits.closely), tracer.captured)
         if tracer.captured or report.twice:
             self._lose_patience()
         if writing is not None:
@@ -276,10 +278,11 @@ class Compiled:
     def _puts_off(self, args, kwargs) -> bool:
         """Whether calls of this kind are too rare to learn their path."""
         report, habits, self.kind = self.report, self.habits, None
-        if report.captured < self.freely or habits.calm >= CALMLY or self.verify:
+        if not report.captured or habits.calm >= CALMLY or self.verify:
             return False
-        self.kind = kind_of(args, kwargs)
-        return habits.puts_off(self.kind, report.captured, report.calls)
+        self.kind = kind_of(args, kwargs, habits.closely)
+        return habits.puts_off(self.kind, report.captured, report.calls,
+                               report.captured < self.freely)
 
     def _eagerly(self, args, kwargs):
         """A call of a kind that is too rare to learn its path."""
@@ -319,8 +322,8 @@ class Compiled:
 
     def _lose_patience(self) -> None:
         report = self.report
-        calls = report.calls - report.passed + self.calm.played
-        if report.captured >= PATIENCE and 2 * report.captured > calls:
+        if self.habits.vain >= PATIENCE:
+            calls = report.calls - report.passed
             self._give_up(
                 f"took a new path in {report.captured} of {calls} calls",
                 "shows where paths part; numbers that change, or shapes that are never the same, "
@@ -346,7 +349,8 @@ def compile(model=None, *, fullgraph: bool = False, dynamic=None, backend="induc
 
     It runs the real Python; op calls are recorded once and then run as native programs. Python is
     left out, as long as nothing it depends on has changed, where all it does is to call ops; with
-    fullgraph=True that is demanded, and what stands in its way is an error. `verify=n`
+    fullgraph=True that is demanded, and what stands in its way is an error. Calls that would gain
+    nothing run eagerly: of little work, or of shapes that are seldom met. `verify=n`
     compares the first n calls with eager ones. backend, mode, options and dynamic are accepted for
     the sake of PyTorch programs: there is one way to compile here.
 
