@@ -419,7 +419,9 @@ def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
     """x = run(x, ...), in x's own memory: the in-place form of what is not one kernel."""
     check_writable(x, name)
     # A recorded step may keep its operand, which is about to change: it gets a copy to keep.
-    result = run(engine.clone(x) if modes.grad and x.node is not None else x, *args, **kwargs)
+    recorded = modes.grad and any([isinstance(a, Tensor) and a.node is not None
+                                   for a in (x, *args, *kwargs.values())])
+    result = run(engine.clone(x) if recorded else x, *args, **kwargs)
     if tuple(result.sig.shape) != tuple(x.sig.shape):
         raise RuntimeError(f"{name}: output with shape {list(x.sig.shape)} doesn't match the "
                            f"broadcast shape {list(result.sig.shape)}")
