@@ -161,6 +161,25 @@ def lists_with_more_than_one_operand(t):
     yield w.grad
 
 
+@corner
+def optimizers_that_hold_another(t):
+    class Slowly(t.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner, self.param_groups, self.defaults = inner, inner.param_groups, inner.defaults
+            self.state = inner.state
+
+        def step(self, closure=None):
+            return self.inner.step(closure)
+
+    w = t.ones(2, requires_grad=True)
+    slow = Slowly(t.optim.SGD([w], 0.5, momentum=0.9))
+    for _ in range(2):
+        slow.inner.zero_grad()
+        (w * w).sum().backward()
+        slow.step()
+    yield w, slow.state[w]["momentum_buffer"]
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner(name):
