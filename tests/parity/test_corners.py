@@ -162,6 +162,14 @@ def lists_with_more_than_one_operand(t):
 
 
 @corner
+def angles_at_the_origin(t):
+    x = t.tensor([0.0, 0.0, -1.0, 2.0], requires_grad=True)
+    y = t.tensor([0.0, 1.0, 0.0, 3.0], requires_grad=True)
+    t.atan2(x, y).sum().backward()
+    yield x.grad, y.grad
+
+
+@corner
 def optimizers_that_hold_another(t):
     class Slowly(t.optim.Optimizer):
         def __init__(self, inner):
