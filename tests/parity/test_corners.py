@@ -162,6 +162,16 @@ def lists_with_more_than_one_operand(t):
 
 
 @corner
+def the_compiled_core_and_loaders_by_their_private_names(t):
+    yield issubclass(part(t, "_C")._LinAlgError, RuntimeError)
+    yield part(t, "_C")._LinAlgError is t.linalg.LinAlgError
+    loader = part(t, "utils.data.dataloader")
+    batches = iter(loader.DataLoader(range(3)))
+    yield isinstance(batches, loader._SingleProcessDataLoaderIter)
+    yield issubclass(loader._MultiProcessingDataLoaderIter, loader._BaseDataLoaderIter)
+
+
+@corner
 def angles_at_the_origin(t):
     x = t.tensor([0.0, 0.0, -1.0, 2.0], requires_grad=True)
     y = t.tensor([0.0, 1.0, 0.0, 3.0], requires_grad=True)
