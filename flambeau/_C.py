@@ -8,12 +8,13 @@ import importlib
 from flambeau import Generator, _function_mode, set_grad_enabled
 from flambeau.assemble import subclass as _protocol
 from flambeau.library.operator import below_autograd as _AutoDispatchBelowAutograd
+from flambeau.linalg import LinAlgError as _LinAlgError
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator",
-           "_AutoDispatchBelowAutograd", "_DisableFuncTorch", "_disabled_torch_function_impl",
-           "_fft", "_get_tracing_state", "_is_torch_function_enabled",
-           "_is_torch_function_mode_enabled", "_len_torch_function_stack", "_linalg", "_nn",
-           "_set_grad_enabled", "_special"]
+           "_AutoDispatchBelowAutograd", "_DisableFuncTorch", "_LinAlgError",
+           "_disabled_torch_function_impl", "_fft", "_get_tracing_state",
+           "_is_torch_function_enabled", "_is_torch_function_mode_enabled",
+           "_len_torch_function_stack", "_linalg", "_nn", "_set_grad_enabled", "_special"]
 
 _disabled_torch_function_impl = _protocol.disabled_torch_function
 _set_grad_enabled = set_grad_enabled

@@ -17,6 +17,7 @@ from .core.dtype import dtype, finfo, iinfo
 from .core.formats import layout, memory_format
 from .engine import lazy as _lazy
 from .engine import legacy as _legacy
+from .engine import lists as _lists
 from .engine.coo import sparse_coo_tensor
 from .engine.create import (
     empty,
@@ -120,6 +121,7 @@ _assemble.install()
 _names = globals()
 _names.update({name: f for name, f in _assemble.functions.items()
                if "." not in name and name not in _names})
+_names.update(_lists.functions())
 _names.update(_legacy.legacy_types)
 _names.update(_legacy_storages)
 _names.update(_assemble.autocast.functions)

@@ -1250,7 +1250,7 @@ class Tensor:
         """sparse_resize_ of a tensor of layout torch.sparse_coo."""
     def sparse_resize_and_clear_(self, *_args: _Any) -> _Any:
         """sparse_resize_and_clear_ of a tensor of layout torch.sparse_coo."""
-    def split(self, split_size_or_sections: _Any, dim: _Any = 0, *, split_size: _Any = None) -> _Any:
+    def split(self, split_size_or_sections: _Any = None, dim: _Any = 0, *, split_size: _Any = None) -> _Any:
         """Consecutive parts of one length, or of the given lengths, along a dimension."""
     def split_with_sizes(self, split_sizes: _Any, dim: _Any = 0) -> _Any:
         """Consecutive parts of the given lengths along a dimension."""
@@ -1383,7 +1383,7 @@ class Tensor:
         """The values with repeated neighbours dropped."""
     def unsafe_chunk(self, chunks: _Any, dim: _Any = 0) -> _Any:
         """At most `chunks` parts of equal length (the last may be shorter) along a dimension."""
-    def unsafe_split(self, split_size_or_sections: _Any, dim: _Any = 0, *, split_size: _Any = None) -> _Any:
+    def unsafe_split(self, split_size_or_sections: _Any = None, dim: _Any = 0, *, split_size: _Any = None) -> _Any:
         """Consecutive parts of one length, or of the given lengths, along a dimension."""
     def unsafe_split_with_sizes(self, split_sizes: _Any, dim: _Any = 0) -> _Any:
         """Consecutive parts of the given lengths along a dimension."""
@@ -3414,7 +3414,7 @@ sparse_csc: _layout
 
 sparse_csr: _layout
 
-def split(tensor: _Any, split_size_or_sections: _Any, dim: _Any = 0, *, split_size: _Any = None, out: _Any = None) -> _Any:
+def split(tensor: _Any, split_size_or_sections: _Any = None, dim: _Any = 0, *, split_size: _Any = None, out: _Any = None) -> _Any:
     """Consecutive parts of one length, or of the given lengths, along a dimension."""
 
 def split_copy(*args: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
@@ -3649,7 +3649,7 @@ def unravel_index(indices: _Any, shape: _Any, *, out: _Any = None) -> _tuple[Ten
 def unsafe_chunk(input: Tensor, chunks: _Any, dim: _Any = 0, *, out: _Any = None) -> _Any:
     """At most `chunks` parts of equal length (the last may be shorter) along a dimension."""
 
-def unsafe_split(tensor: _Any, split_size_or_sections: _Any, dim: _Any = 0, *, split_size: _Any = None, out: _Any = None) -> _Any:
+def unsafe_split(tensor: _Any, split_size_or_sections: _Any = None, dim: _Any = 0, *, split_size: _Any = None, out: _Any = None) -> _Any:
     """Consecutive parts of one length, or of the given lengths, along a dimension."""
 
 def unsafe_split_with_sizes(input: Tensor, split_sizes: _Any, dim: _Any = 0, *, out: _Any = None) -> _Any:

@@ -247,3 +247,24 @@ def test_what_is_behind_the_parts_of_a_function_is_gone_back_through_once():
                            for h in (f, compiled))
         for one, two in zip(expected, found, strict=True):
             assert torch.allclose(one, two, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:compile")
+def test_gradients_of_steps_taken_by_gradients_of_many_tasks():
+    """MAML by functions: what is kept between parts is no parent of a gradient taken on the way."""
+    torch.manual_seed(0)
+    w, tasks = torch.randn(3, 3), torch.randn(CALLS, 4, 5, 3)
+
+    def after_a_step(p, x):
+        g = torch.func.grad(lambda p: (x @ p).square().mean())(p)
+        return (x @ (p - 0.1 * g)).square().mean()
+
+    def step(xs):
+        def mean(p):
+            return torch.func.vmap(after_a_step, (None, 0))(p, xs).mean()
+        return torch.func.grad_and_value(mean)(w.detach())
+
+    compiled = torch.compile(step)
+    for xs in tasks:
+        for a, b in zip(compiled(xs), step(xs), strict=True):
+            torch.testing.assert_close(a, b)

@@ -140,8 +140,10 @@ class CompiledBack:
                                "create_graph=True is needed")
         kept_values(node)  # or they say that they are gone
         twins: list[Tensor] = []
-        # What was changed in place must not be changed again: then all values are made anew.
-        values = {} if self.step.chain.rewrites else self.values
+        # What was changed in place must not be changed again, and a gradient taken on the way asks
+        # how values came from each other: then all of them are made anew.
+        anew = self.step.chain.rewrites or any(each.op is bw.GRAD for each in self.step.path())
+        values = {} if anew else self.values
 
         def take(found) -> None:
             twins.extend([values.get(len(twins) + k, t) for k, t in enumerate(found)])

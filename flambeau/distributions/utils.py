@@ -49,6 +49,30 @@ def probs_to_logits(probs, is_binary=False):
     return safe.log() - flambeau.log1p(-safe) if is_binary else safe.log()
 
 
+def vec_to_tril_matrix(vec, diag=0):
+    """A lower triangle filled row by row from a vector, or from a batch of them."""
+    n, rows = 0, flambeau.tensor(())
+    while len(rows) < vec.shape[-1]:
+        n += 1
+        rows, columns = flambeau.tril_indices(n, n, diag)
+    if len(rows) != vec.shape[-1]:
+        raise ValueError(f"The size of last dimension is {vec.shape[-1]} which cannot be expressed "
+                         "as the lower triangular part of a square D x D matrix.")
+    out = vec.new_zeros(*vec.shape[:-1], n, n)
+    if n:
+        out[..., rows, columns] = vec
+    return out
+
+
+def tril_matrix_to_vec(mat, diag=0):
+    """The lower triangle of a matrix, or of a batch of them, row by row."""
+    n = mat.shape[-1]
+    if diag < -n or diag >= n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    rows, columns = flambeau.tril_indices(n, n, diag)
+    return mat[..., rows, columns]
+
+
 class lazy_property:
     """An attribute that is worked out when first read, and kept."""
 

@@ -150,15 +150,6 @@ def copied_again(array: np.ndarray, dtype: dt.dtype | None):
     return out
 
 
-def shape_of(data, seen=()) -> tuple[int, ...]:
-    """The shape of nested sequences, taken from the first element at each depth."""
-    if isinstance(data, Tensor):
-        return tuple(data.sig.shape)
-    if isinstance(data, (list, tuple, range)):
-        return (len(data), *(shape_of(data[0]) if len(data) else ()))
-    return ()
-
-
 def _numbers(data, shape: tuple, depth: int, out: list) -> None:
     if depth == len(shape):
         if isinstance(data, (list, tuple)):
@@ -237,7 +228,7 @@ def from_lists(data, dtype: dt.dtype | None):
     """A tensor of nested lists or tuples of Python numbers; None if they are anything else."""
     first, deep = data, 0
     shape: tuple[int, ...] = (len(data),)
-    while first and type(first) in _SEQUENCES:
+    while type(first) in _SEQUENCES and first:  # of arrays, truth is not to be asked
         first, deep = first[0], deep + 1
         if deep > _DEEPEST:  # perhaps a list that is its own element
             raise ValueError(f"too many dimensions '{type(data).__name__}'")
@@ -275,7 +266,7 @@ def _from_sequence(data, dtype, where) -> Tensor:
         if where is META:
             return empty(signature(wanted, array.shape, None, META))
         return copied(_fitting(array, wanted), wanted)
-    if isinstance(data, (list, tuple)) and data and isinstance(data[0], np.ndarray):
+    if isinstance(_first_of(data), np.ndarray):
         return copied(np.array(data), dtype)
     return _from_mixture(data, dtype, where)
 
@@ -283,11 +274,16 @@ def _from_sequence(data, dtype, where) -> Tensor:
 _PYTHON_NUMBERS = (bool, int, float, complex)
 
 
+def _first_of(data):
+    """The first element of nested lists or tuples that is neither, or an empty one of them."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
+
+
 def _plain_numbers(data):
     """Python numbers as an array and the dtype they have in torch; None if there is more."""
-    first = data
-    while isinstance(first, (list, tuple)) and len(first):
-        first = first[0]
+    first = _first_of(data)
     if type(first) not in _PYTHON_NUMBERS and not isinstance(first, range):
         return None
     try:
@@ -316,26 +312,30 @@ def _fitting(array: np.ndarray, dtype: dt.dtype) -> np.ndarray:
 
 def _from_mixture(data, dtype, where) -> Tensor:
     """Sequences in which there are tensors, numpy scalars or things that are not numbers."""
-    shape = shape_of(data)
+    shape = _shape_of(data)
     flat: list = []
-    _numbers(data, _outer_shape(data), 0, flat)
+    _numbers(data, shape, 0, flat)
     found = dtype or infer_dtype(flat)
     if where is META:
         return empty(signature(found, shape, None, META))
     for value in flat:
         if not isinstance(value, (Tensor, np.generic, *_PYTHON_NUMBERS)):
             raise _bad_element(value)
+        if isinstance(value, Tensor) and value.sig.numel != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars: a list "
+                             f"has one of shape {tuple(value.sig.shape)}; stack() puts tensors "
+                             "together")
         if isinstance(value, int) and not -2**63 <= value < 2**63 and found.kind in "iu":
             raise ValueError("Overflow when unpacking long long")
-    parts = [v.tolist() if isinstance(v, (Tensor, np.generic)) else v for v in flat]
+    parts = [v.item() if isinstance(v, (Tensor, np.generic)) else v for v in flat]
     array = np.array(parts).reshape(shape) if parts else np.empty(shape, np.float32)
     return copied(_fitting(array, found), found)
 
 
-def _outer_shape(data) -> tuple[int, ...]:
-    """The shape of the nested sequences, not counting tensors inside."""
+def _shape_of(data) -> tuple[int, ...]:
+    """The shape of nested sequences, in which a tensor is one number."""
     if isinstance(data, (list, tuple, range)):
-        return (len(data), *(_outer_shape(data[0]) if len(data) else ()))
+        return (len(data), *(_shape_of(data[0]) if len(data) else ()))
     return ()
 
 

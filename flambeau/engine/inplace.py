@@ -220,7 +220,10 @@ class SliceOf:
     def pull(self, node, g):
         (base_sig,) = kept_values(node)
         zeros = engine.zeros_laid_out(base_sig)
-        return [engine.with_part(zeros, self.sig, self.offset, g)]
+        if modes.grad or tracers:
+            return [engine.with_part(zeros, self.sig, self.offset, g)]
+        copy_into(make(self.sig, zeros.mem, zeros.ptr + self.offset), g)
+        return [zeros]
 
 
 def _refresh_views(x: Tensor, base: Tensor, but: Tensor | None = None) -> None:
@@ -321,10 +324,16 @@ def _check_out(name: str, found: dt.dtype, args, out: Tensor) -> None:
 
 def copy_into(target: Tensor, source: Tensor) -> None:
     """Copy elements, converting dtype and broadcasting; nothing is recorded."""
-    if target.sig.numel and target.sig.device is not META:
-        if source.sig is not target.sig:
-            sh.broadcast("copy_", target.sig.shape, source.sig.shape)
-        pointwise_into(engine.identity, target, (source,), {})
+    if not target.sig.numel or target.sig.device is META:
+        return
+    if source.mem is not target.mem and not tracers:
+        found = _copy_plan(target.sig, source.sig)
+        if found is not UNUSUAL:
+            found[2](target.ptr, source.ptr, found[3])
+            return
+    if source.sig is not target.sig:
+        sh.broadcast("copy_", target.sig.shape, source.sig.shape)
+    pointwise_into(engine.identity, target, (source,), {})
 
 
 def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
@@ -374,16 +383,22 @@ def copy_plainly(x: Tensor, source) -> bool:
         return False
     if modes.grad and (x.node is not None or source.node is not None or not _is_free(x)):
         return False
-    table = _copies.get(x.sig)
-    if table is None:
-        table = _copies[x.sig] = {}
-    found = table.get(source.sig)
-    if found is None:
-        found = table[source.sig] = _prepared_copy(x.sig, source.sig)
+    found = _copy_plan(x.sig, source.sig)
     if found is UNUSUAL:
         return False
     found[2](x.ptr, source.ptr, found[3])
     return True
+
+
+def _copy_plan(target: Signature, source: Signature):
+    """The plan of a copy, made once."""
+    table = _copies.get(target)
+    if table is None:
+        table = _copies[target] = {}
+    found = table.get(source)
+    if found is None:
+        found = table[source] = _prepared_copy(target, source)
+    return found
 
 
 def _prepared_copy(target: Signature, source: Signature):
@@ -419,7 +434,9 @@ def overwrite(x: Tensor, name: str, run, args, kwargs) -> Tensor:
     """x = run(x, ...), in x's own memory: the in-place form of what is not one kernel."""
     check_writable(x, name)
     # A recorded step may keep its operand, which is about to change: it gets a copy to keep.
-    result = run(engine.clone(x) if modes.grad and x.node is not None else x, *args, **kwargs)
+    recorded = modes.grad and any([isinstance(a, Tensor) and a.node is not None
+                                   for a in (x, *args, *kwargs.values())])
+    result = run(engine.clone(x) if recorded else x, *args, **kwargs)
     if tuple(result.sig.shape) != tuple(x.sig.shape):
         raise RuntimeError(f"{name}: output with shape {list(x.sig.shape)} doesn't match the "
                            f"broadcast shape {list(result.sig.shape)}")

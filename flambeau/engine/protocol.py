@@ -335,7 +335,13 @@ def element_number(kind):
         if x.sig.numel != 1:
             raise ValueError("only one element tensors can be converted to Python scalars; "
                              f"{kind.__name__}() was given one of shape {tuple(x.sig.shape)}")
-        return kind(convert.item(x))
+        found = convert.item(x)
+        if type(found) is complex and kind is not complex:
+            if found.imag:
+                raise RuntimeError(f"value cannot be converted to type {kind.__name__} without "
+                                   f"overflow: {found} has an imaginary part")
+            found = found.real
+        return kind(found)
     return convert_to
 
 

@@ -294,7 +294,7 @@ def overlapping(sig: Signature) -> bool:
 
 def zeros_laid_out(sig: Signature) -> Tensor:
     """Zeros with the strides of a signature; dense ones where elements would share a place."""
-    if overlapping(sig):
+    if sig.contiguous or overlapping(sig):
         return engine.zeros_of(sig)
     out = room_for(sig)
     engine.fill(out, 0)

@@ -56,9 +56,11 @@ def split_with_sizes(x, split_sizes, dim=0):
 
 
 @composite
-def split(tensor, split_size_or_sections, dim=0, *, split_size=None):
+def split(tensor, split_size_or_sections=None, dim=0, *, split_size=None):
     """Consecutive parts of one length, or of the given lengths, along a dimension."""
     x, size = tensor, plain(split_size_or_sections if split_size is None else split_size)
+    if size is None:
+        raise TypeError("split() missing 1 required positional argument: 'split_size_or_sections'")
     if not isinstance(size, int):
         return split_with_sizes(x, size, dim)
     if not x.sig.rank:

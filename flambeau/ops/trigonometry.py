@@ -88,7 +88,12 @@ def atan2(x, y):
 
 @atan2.gradient
 def atan2(g, x, y):
-    return lambda: g * (y / (x * x + y * y)), lambda: g * (-x / (x * x + y * y))
+    """0 at the origin, where there is no angle: a nan there would spread into everything."""
+    def slope(leg):
+        square = x * x + y * y
+        return g * leg * where(square == 0, e.const(0, g.dtype), 1 / square)
+
+    return lambda: slope(y), lambda: slope(-x)
 
 
 @pointwise(FLOAT)

@@ -6,6 +6,7 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import flambeau
@@ -321,6 +322,11 @@ class Optimizer:
     def register_load_state_dict_post_hook(self, hook, prepend=False):
         """Call hook(optimizer) after loading."""
         return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+
+# Wrappers such as Lookahead hold another optimizer and never call __init__: they have no hooks.
+for _name in HOOKS:
+    setattr(Optimizer, _name, MappingProxyType({}))
 
 
 def _zero(params):

@@ -411,7 +411,7 @@ class ParameterDict(Module):
 
     def copy(self):
         """Another dictionary of the same parameters."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key, default=None):
         """The value of a key, which becomes the default if it was not there."""
@@ -454,8 +454,11 @@ class ParameterDict(Module):
         return [self[key] for key in self._keys]
 
     def update(self, parameters):
-        """Add values, replacing those of the same name."""
-        for key, value in _pairs(parameters, "ParametersDict.update"):
+        """Add values, replacing those of the same name; those of a plain dict by their names."""
+        pairs = list(_pairs(parameters, "ParametersDict.update"))
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            pairs.sort(key=operator.itemgetter(0))
+        for key, value in pairs:
             self[key] = value
 
     def extra_repr(self):

@@ -33,3 +33,11 @@ def _list_with_default(out_size, defaults):
 def _reverse_repeat_tuple(values, times):
     """(1, 2) twice is (2, 2, 1, 1): the order in which `F.pad` takes sizes."""
     return tuple(value for value in reversed(values) for _ in range(times))
+
+
+def consume_prefix_in_state_dict_if_present(state_dict, prefix):
+    """Strip a prefix (DataParallel's "module.") off the names in a state_dict, in place."""
+    own = prefix.replace(".", "")  # the metadata's name of the model inside the wrapper
+    for names, whole in ((state_dict, None), (getattr(state_dict, "_metadata", {}), own)):
+        for name in [n for n in names if n.startswith(prefix) or n == whole]:
+            names[name[len(prefix):]] = names.pop(name)

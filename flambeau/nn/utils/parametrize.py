@@ -103,6 +103,10 @@ class ParametrizationList(ModuleList):
 
     def right_inverse(self, value):
         """Set the originals so that the result is this value, as far as it can be."""
+        for parametrization in self:
+            if not hasattr(parametrization, "right_inverse"):
+                raise RuntimeError(f"parametrization {type(parametrization).__name__} does not "
+                                   "implement right_inverse.")
         value = self._inverted(value)
         values = [value] if self.is_tensor else value
         if len(values) != self.ntensors:
@@ -224,8 +228,6 @@ def _append(module, tensor_name, parametrization, unsafe):
                     f"unless the `unsafe` flag is enabled.\ncurrent {what}: "
                     f"{getattr(current, what)}\nnew {what}: {getattr(result, what)}"
                 )
-    if hasattr(parametrization, "right_inverse"):
-        chain.right_inverse(parametrization.right_inverse(current))
     chain.append(parametrization)
     chain.unsafe |= unsafe
 

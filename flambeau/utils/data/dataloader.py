@@ -11,11 +11,16 @@ from typing import Generic, TypeVar
 from . import resume
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
-from .epoch import MultiProcessIter, SingleProcessIter
+from .epoch import BaseIter, MultiProcessIter, SingleProcessIter
 from .fetch import MapFetcher, StreamFetcher
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 T_co = TypeVar("T_co", covariant=True)
+
+# What loaders of other packages derive theirs from.
+_BaseDataLoaderIter = BaseIter
+_SingleProcessDataLoaderIter = SingleProcessIter
+_MultiProcessingDataLoaderIter = MultiProcessIter
 
 FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 

@@ -1,0 +1,205 @@
+"""Odd corners that real programs go through: what each prints here is what it prints in torch."""
+
+import importlib
+
+import numpy as np
+import pytest
+import torch
+
+import flambeau
+
+CORNERS: dict = {}
+
+
+def corner(program):
+    CORNERS[program.__name__] = program
+    return program
+
+
+def part(lib, name):
+    return importlib.import_module(f"{lib.__name__}.{name}")
+
+
+def kind_of(work) -> str:
+    """The name of the error that work raises, or what it returns."""
+    try:
+        return str(work())
+    except Exception as error:
+        return type(error).__name__
+
+
+def printed(values) -> list[str]:
+    return [str(v).replace("flambeau", "torch") for v in values]
+
+
+@corner
+def split_by_its_method_name(t):
+    x = t.arange(12.0).view(3, 4)
+    yield x.split(split_size=[1, 3], dim=-1)
+    yield x.split(split_size=2)
+    yield t.split(x, split_size_or_sections=2, dim=1)
+    yield kind_of(lambda: x.split())
+
+
+@corner
+def folding_learned_values_into_fresh_places(t):
+    for reduce in ("sum", "prod", "mean", "amax", "amin"):
+        x = t.tensor([[1.0, 2.0, 3.0], [4.0, 2.0, 0.5], [0.25, 6.0, 1.0]], requires_grad=True)
+        index = t.tensor([[0, 1, 0], [0, 1, 1], [1, 1, 0]])
+        t.zeros(2, 3).scatter_reduce_(0, index, x, reduce, include_self=False).sum().backward()
+        yield x.grad
+        if reduce != "sum":
+            x.grad = None
+            t.ones(2, 3).index_reduce_(0, t.tensor([0, 1, 0]), x, reduce).sum().backward()
+            yield x.grad
+
+
+@corner
+def lists_of_arrays_and_of_tensors(t):
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    one = t.ones(1)
+    for data in (list(a), [a, a], [[a[0], a[1]]], [np.ones(0)], [one, one], [one, 2], [2, one],
+                 [[one, one], [one, one]], [t.ones(()), t.ones(1, 1)], [t.ones(2), t.ones(2)],
+                 [t.ones(2, 2)], [t.tensor(1), t.tensor(2.5)], [t.ones(0)]):
+        yield kind_of(lambda: t.tensor(data))  # noqa: B023 - asked at once
+
+
+@corner
+def numbers_of_complex_tensors(t):
+    yield float(t.tensor(2 + 0j)), int(t.tensor(3 + 0j)), complex(t.tensor(1j))
+    yield kind_of(lambda: float(t.tensor(1j)))
+
+
+@corner
+def parametrizations_without_a_way_back(t):
+    parametrize, nn = part(t, "nn.utils.parametrize"), t.nn
+
+    class Twice(nn.Module):
+        def forward(self, x):
+            return 2 * x
+
+        def right_inverse(self, x):
+            return x / 2
+
+    class Squared(nn.Module):
+        def forward(self, x):
+            return x * x
+
+    layer = nn.Linear(2, 2)
+    layer.weight.data = t.tensor([[1.0, 2.0], [3.0, 4.0]])
+    parametrize.register_parametrization(layer, "weight", Twice())
+    yield layer.weight, layer.parametrizations.weight.original
+    parametrize.register_parametrization(layer, "weight", Twice())
+    yield layer.weight, layer.parametrizations.weight.original
+    layer.weight = t.ones(2, 2)
+    yield layer.weight, layer.parametrizations.weight.original
+    parametrize.register_parametrization(layer, "weight", Squared())
+    yield kind_of(lambda: setattr(layer, "weight", t.ones(2, 2)))
+
+
+@corner
+def names_in_dictionaries_of_parameters(t):
+    values = {"b": t.ones(1), "a": t.zeros(1)}
+    yield list(t.nn.ParameterDict(values)), list(t.nn.ParameterDict(values.items()))
+    yield list(t.nn.ParameterDict(values.items()).copy())
+
+
+@corner
+def the_prefix_of_wrapped_models(t):
+    consume = part(t, "nn.modules.utils").consume_prefix_in_state_dict_if_present
+    state = t.nn.DataParallel(t.nn.Sequential(t.nn.Linear(2, 2))).state_dict()
+    consume(state, "module.")
+    yield list(state), state._metadata
+
+
+@corner
+def triangles_from_vectors(t):
+    utils = part(t, "distributions.utils")
+    v = t.arange(1.0, 7.0)
+    whole = utils.vec_to_tril_matrix(v)
+    yield whole, utils.tril_matrix_to_vec(whole), utils.tril_matrix_to_vec(whole, -1)
+    yield utils.vec_to_tril_matrix(t.stack([v, v]), -1)
+    yield kind_of(lambda: utils.vec_to_tril_matrix(t.ones(5)))
+
+
+def _lists(t):
+    return [t.tensor([1.0, 2.0]), t.tensor([[3.0, 0.5]])]
+
+
+@corner
+def one_op_on_lists_of_tensors(t):
+    a, b = _lists(t), [x + 1 for x in _lists(t)]
+    for name in ("add", "sub", "mul", "div", "maximum", "minimum", "clamp_min", "clamp_max", "pow"):
+        for other in (b, 2.0, [2.0, 3.0]):
+            changed = _lists(t)
+            yield getattr(t, f"_foreach_{name}")(a, other)
+            getattr(t, f"_foreach_{name}_")(changed, other)
+            yield changed
+    for name in ("abs", "sqrt", "neg", "sigmoid", "reciprocal", "exp", "rsqrt", "sign", "round"):
+        changed = _lists(t)
+        yield getattr(t, f"_foreach_{name}")(a)
+        getattr(t, f"_foreach_{name}_")(changed)
+        yield changed
+
+
+@corner
+def lists_with_more_than_one_operand(t):
+    a, b = _lists(t), [x + 1 for x in _lists(t)]
+    yield t._foreach_add(a, b, alpha=3), t._foreach_add(a, t.tensor(2.0)), t._foreach_pow(2.0, a)
+    yield t._foreach_norm(a), t._foreach_norm(a, 1), t._foreach_max(a)
+    yield t._foreach_lerp(a, b, 0.5), t._foreach_lerp(a, b, weight=0.5), t._foreach_lerp(a, b, b)
+    yield t._foreach_addcmul(a, b, b), t._foreach_addcmul(a, b, b, value=2)
+    yield t._foreach_addcdiv(a, b, b, [1.0, 2.0]), t._foreach_addcdiv(a, b, b, t.tensor([1.0, 2.0]))
+    yield t._foreach_addcdiv(a, tensor1=b, tensor2=a, value=3)
+    t._foreach_copy_(a, [t.zeros(2), t.ones(1, 2)])
+    yield a, t._foreach_clone(a), t._foreach_add_(a, 1)
+    t._foreach_zero_(a)
+    yield a
+    yield kind_of(lambda: t._foreach_add(a, [t.ones(2)])), kind_of(lambda: t._foreach_add([], 1))
+    w = t.ones(2, requires_grad=True)
+    t._foreach_mul([w], 3.0)[0].sum().backward()
+    yield w.grad
+
+
+@corner
+def the_compiled_core_and_loaders_by_their_private_names(t):
+    yield issubclass(part(t, "_C")._LinAlgError, RuntimeError)
+    yield part(t, "_C")._LinAlgError is t.linalg.LinAlgError
+    loader = part(t, "utils.data.dataloader")
+    batches = iter(loader.DataLoader(range(3)))
+    yield isinstance(batches, loader._SingleProcessDataLoaderIter)
+    yield issubclass(loader._MultiProcessingDataLoaderIter, loader._BaseDataLoaderIter)
+
+
+@corner
+def angles_at_the_origin(t):
+    x = t.tensor([0.0, 0.0, -1.0, 2.0], requires_grad=True)
+    y = t.tensor([0.0, 1.0, 0.0, 3.0], requires_grad=True)
+    t.atan2(x, y).sum().backward()
+    yield x.grad, y.grad
+
+
+@corner
+def optimizers_that_hold_another(t):
+    class Slowly(t.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner, self.param_groups, self.defaults = inner, inner.param_groups, inner.defaults
+            self.state = inner.state
+
+        def step(self, closure=None):
+            return self.inner.step(closure)
+
+    w = t.ones(2, requires_grad=True)
+    slow = Slowly(t.optim.SGD([w], 0.5, momentum=0.9))
+    for _ in range(2):
+        slow.inner.zero_grad()
+        (w * w).sum().backward()
+        slow.step()
+    yield w, slow.state[w]["momentum_buffer"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CORNERS)
+def test_corner(name):
+    mine, theirs = (printed(CORNERS[name](lib)) for lib in (flambeau, torch))
+    assert mine == theirs
