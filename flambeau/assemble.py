@@ -47,6 +47,7 @@ from .engine.eager import (
     engine,
     intercepted,
     module_changes,  # noqa: F401  counted by modules
+    new_table,
     operator_forms,
     plainly,  # noqa: F401  what optimizers use inside compiled functions
     tracers,
@@ -162,43 +163,61 @@ def inplace_of(op: Op) -> tuple:
     name = f"{op.name}_"
     own = create.Named(name, None)  # what a trace knows this form by
     if isinstance(op, Pointwise):
-        needed = len(op.operands) - 1
+        needed, many = len(op.operands) - 1, inplace.takes_many(op)
 
         def form(self, *args, **kwargs):
             if tracers or not isinstance(self, Tensor):
                 found = _asked(own, (self, *args), kwargs)
                 if found is not None:
                     return found[0]
-            if len(args) == needed and not kwargs:
+            if len(args) == needed and not kwargs and not many:
                 return inplace.pointwise_inplace(op, self, *args)
             if number_first.is_scaled(op, (self, *args)):
-                (_, *args), kwargs = number_first.scaled(op, (self, *args))
-            others = list(args[:needed])
-            public = dict(zip(("input", "other"), op.operands, strict=False))
-            kwargs = {public.get(k, k): v for k, v in kwargs.items()}
-            for missing in op.operands[len(others) + 1:]:
-                if missing in kwargs:
-                    others.append(kwargs.pop(missing))
-                elif missing in op.defaults:
-                    others.append(op.defaults[missing])
-                else:
-                    raise TypeError(f"{name}() missing 1 required positional argument: '{missing}'")
-            if len(args) > needed + len(op.attributes):
-                raise TypeError(f"{name}() takes {needed + len(op.attributes)} positional "
-                                f"argument(s) but {len(args)} were given")
-            kwargs.update(zip(op.attributes, args[needed:], strict=False))
-            return inplace.pointwise_inplace(op, self, *others, **kwargs)
+                (_, *others), attributes = number_first.scaled(op, (self, *args))
+                return inplace.pointwise_inplace(op, self, *others, **attributes)
+            _, operands, attributes = _arranged(op, (self, *args), kwargs)
+            inplace.pointwise_inplace(op, *operands, **attributes)
+            if not modes.grad or self.node is None:
+                inplace.remember(op.quick, op, self, args, kwargs, _arranged)
+            return self
     else:
         def form(self, *args, **kwargs):
             if tracers or not isinstance(self, Tensor):
                 found = _asked(own, (self, *args), kwargs)
                 if found is not None:
                     return found[0]
-            return engine.overwrite(self, name, op.run, args, kwargs)
+            engine.overwrite(self, name, op.run, args, kwargs)
+            if table is not None and (not modes.grad or self.node is None):
+                inplace.remember(table, op, self, args, kwargs, inplace.one_step)
+            return self
+
+        table = new_table() if isinstance(op, Composite) and op.formula is None else None
     form.__name__ = form.__qualname__ = name
     form.__doc__ = f"In-place form of `{op.name}`."
     own.run = form
-    return inplace.pointwise_forms(op, form) if isinstance(op, Pointwise) else (form, form)
+    if isinstance(op, Pointwise):
+        return inplace.pointwise_forms(op, form)
+    return (form, form) if table is None else inplace.composite_forms(form, table)
+
+
+def _arranged(op: Pointwise, args: tuple, kwargs: dict) -> tuple[Pointwise, list, dict]:
+    """The op, the operands of its form in place, and its attributes."""
+    needed = len(op.operands)
+    operands = list(args[:needed])
+    public = dict(zip(("input", "other"), op.operands, strict=False))
+    attributes = {public.get(k, k): v for k, v in kwargs.items()}
+    for missing in op.operands[len(operands):]:
+        if missing in attributes:
+            operands.append(attributes.pop(missing))
+        elif missing in op.defaults:
+            operands.append(op.defaults[missing])
+        else:
+            raise TypeError(f"{op.name}_() missing 1 required positional argument: '{missing}'")
+    if len(args) > needed + len(op.attributes):
+        raise TypeError(f"{op.name}_() takes {needed - 1 + len(op.attributes)} positional "
+                        f"argument(s) but {len(args) - 1} were given")
+    attributes.update(zip(op.attributes, args[needed:], strict=False))
+    return op, operands, attributes
 
 
 def _asked(own: create.Named, args: tuple, kwargs: dict):
