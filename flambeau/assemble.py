@@ -15,6 +15,7 @@ from .engine import (
     attention,  # noqa: F401  fills in `engine`,
     autocast,  # noqa: F401  what amp uses
     buffer,
+    by_place,
     convert,
     coo,
     coo_ops,  # noqa: F401  fills in `engine`,
@@ -57,7 +58,7 @@ from .engine.fresh import empty
 from .engine.modes import modes
 from .engine.node import fronts  # noqa: F401  what modules are called by
 from .engine.tensor import Tensor, make, signature
-from .ops.declare import Composite, Op, Pointwise, View, registry
+from .ops.declare import Composite, Op, Pointwise, Reduction, View, registry
 
 for _file in sorted(os.listdir(declarations.__path__[0])):
     if _file.endswith(".py") and _file != "__init__.py":
@@ -234,10 +235,14 @@ functions: dict[str, object] = {"linalg.LinAlgError": LinAlgError,
 
 def adopt(key: str, op: Op) -> None:
     """The public forms of one op: function, method, and those that end in an underscore."""
-    if op.function_form:
-        functions[key] = function_of(op)
-    if op.method and not op.where:
-        setattr(Tensor, op.method, method_of(op, functions.get(key, op.run)))
+    function = function_of(op) if op.function_form else None
+    method = method_of(op, function or op.run) if op.method and not op.where else None
+    if not isinstance(op, (Pointwise, Reduction, View)):
+        function, method = by_place.placed_forms(op, function, method)
+    if function is not None:
+        functions[key] = function
+    if method is not None:
+        setattr(Tensor, str(op.method), method)
     if op.inplace and (op.method or op.function_form):
         method, function = inplace_of(op)
         if op.method and not op.where:
