@@ -7,9 +7,8 @@ import functools
 import math
 from typing import Any
 
-from ..core import device as places
 from ..core import dtype as dt
-from ..core.device import CPU, META, resolve
+from ..core.device import CPU, META, is_here, resolve
 from ..core.lazily import Lazily, np
 from . import convert, create, inplace
 from .eager import PLAIN, changed, check_writable, engine, tracers
@@ -356,7 +355,7 @@ def randint(*args, generator=None, out=None, dtype=None, layout=None, device=Non
     plain = out is None and not (named or layout or pin_memory or requires_grad)
     if plain and not modes.inference and _whole(args):
         plan = _integers.get((args, dtype))
-        if plan is not None and device is None and places._Default.value is CPU:
+        if plan is not None and is_here(device):
             sig, run, width, low = plan
             x = empty(sig)
             run(state_of(generator), x.ptr, width, low, sig.numel)
@@ -449,7 +448,7 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
             return found[0]
     plain = type(n) is int and out is None and dtype is None and not (
         layout or pin_memory or requires_grad or modes.inference)
-    if plain and 0 < n < 1 << 20 and device is None and places._Default.value is CPU:
+    if plain and 0 < n < 1 << 20 and is_here(device):
         x = empty(signature(dt.int64, (n,)))
         _shuffle()(state_of(generator), x.ptr, n)
         return x
