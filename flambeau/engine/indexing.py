@@ -685,7 +685,9 @@ def nonzero(x: Tensor) -> Tensor:
         raise RuntimeError("nonzero: the shape of the result depends on values that a meta tensor "
                            "does not have")
     if x.sig.rank:
-        return masking.places(x if x.sig.dtype is dt.bool_ else engine.without_grad(x.ne, 0))
+        if x.sig.dtype is dt.bool_:
+            return masking.places(x)
+        return masking.places(x.ne(0) if x.node is None else engine.without_grad(x.ne, 0))
     return from_numpy(np.empty((int(bool(engine.item(x))), 0), np.int64))
 
 
