@@ -60,7 +60,16 @@ torch.linalg.eigh(definite) | torch.linalg.svd(w) | torch.linalg.lstsq(w, x.T)
 torch.linalg.pinv(w) | torch.linalg.det(w) | torch.fft.rfft(b3) | torch.hstack([x, y])
 torch.cov(x) | torch.searchsorted(v, x) | torch.histc(x, 10) | torch.meshgrid(v, v, indexing='ij')
 x.scatter_add(1, x.argsort(1), y) | functional.huber_loss(x, y) | slopes(weights, x, y)
-torch.func.jacrev(torch.tanh)(v)
+torch.func.jacrev(torch.tanh)(v) | z.add_(x, alpha=.1) | z.addcmul_(x, y, value=.1)
+z.clamp_(-1, 1) | z.div_(2) | z.lerp_(x, .1) | z.masked_fill_(mask, 0.) | z.square_()
+torch.cat([x, y], dim=1) | torch.stack([x, y], dim=0) | x.softmax(dim=-1) | img.flatten(start_dim=1)
+x.split([4, 12]) | x.flip((0, 1)) | x.gather(dim=1, index=order) | x.index_select(dim=0, index=i)
+z.__setitem__(i, y[:8]) | z.index_put_((i,), y[:8]) | z.index_fill_(0, i, 1.) | x.nonzero()
+torch.arange(8, dtype=torch.float32, device='cpu') | torch.randint(0, 5, (4,), device='cpu')
+torch.tensor([1., 2.], device='cpu') | torch.zeros_like(x, dtype=torch.float64)
+torch.randn_like(x) | torch.full_like(x, 2.) | x.to('cpu', torch.float32) | torch.hann_window(400)
+functional.interpolate(img, scale_factor=2) | functional.adaptive_avg_pool2d(img, 3)
+functional.fold(functional.unfold(img, 3), (16, 16), 3) | framed()
 """
 
 
@@ -79,7 +88,12 @@ def world(torch) -> dict:
         functional.cross_entropy(model(x), labels).backward()
         sgd.step()
 
+    def framed():
+        bordered = functional.pad(painted, (1, 1, 1, 1), mode="reflect")
+        return torch.autograd.grad(bordered.sum(), painted)
+
     train()
+    painted = torch.randn(2, 3, 16, 16, requires_grad=True)
     # the gradients of each example by itself, with respect to weights that they share
     slopes = torch.vmap(torch.func.grad(lambda w, x, y: functional.mse_loss((x @ w).tanh(), y)),
                         in_dims=(None, 0, 0))
@@ -98,7 +112,8 @@ def world(torch) -> dict:
         "attention": nn.MultiheadAttention(16, 2, batch_first=True),
         "encoder": nn.TransformerEncoderLayer(16, 2, 32, batch_first=True),
         "points": torch.rand(2, 8, 8, 2) * 2 - 1, "bag": nn.EmbeddingBag(30, 16),
-        "slopes": slopes, "weights": w, "definite": w @ w.T + 10 * torch.eye(32),
+        "slopes": slopes, "framed": framed, "order": x.argsort(1),
+        "weights": w, "definite": w @ w.T + 10 * torch.eye(32),
         "upsample": nn.Upsample(scale_factor=2), "transposed": nn.ConvTranspose2d(3, 4, 2, 2),
     }
 

@@ -15,6 +15,7 @@ from .engine import (
     attention,  # noqa: F401  fills in `engine`,
     autocast,  # noqa: F401  what amp uses
     buffer,
+    by_place,
     convert,
     coo,
     coo_ops,  # noqa: F401  fills in `engine`,
@@ -47,6 +48,7 @@ from .engine.eager import (
     engine,
     intercepted,
     module_changes,  # noqa: F401  counted by modules
+    new_table,
     operator_forms,
     plainly,  # noqa: F401  what optimizers use inside compiled functions
     tracers,
@@ -56,7 +58,7 @@ from .engine.fresh import empty
 from .engine.modes import modes
 from .engine.node import fronts  # noqa: F401  what modules are called by
 from .engine.tensor import Tensor, make, signature
-from .ops.declare import Composite, Op, Pointwise, View, registry
+from .ops.declare import Composite, Op, Pointwise, Reduction, View, registry
 
 for _file in sorted(os.listdir(declarations.__path__[0])):
     if _file.endswith(".py") and _file != "__init__.py":
@@ -162,43 +164,61 @@ def inplace_of(op: Op) -> tuple:
     name = f"{op.name}_"
     own = create.Named(name, None)  # what a trace knows this form by
     if isinstance(op, Pointwise):
-        needed = len(op.operands) - 1
+        needed, many = len(op.operands) - 1, inplace.takes_many(op)
 
         def form(self, *args, **kwargs):
             if tracers or not isinstance(self, Tensor):
                 found = _asked(own, (self, *args), kwargs)
                 if found is not None:
                     return found[0]
-            if len(args) == needed and not kwargs:
+            if len(args) == needed and not kwargs and not many:
                 return inplace.pointwise_inplace(op, self, *args)
             if number_first.is_scaled(op, (self, *args)):
-                (_, *args), kwargs = number_first.scaled(op, (self, *args))
-            others = list(args[:needed])
-            public = dict(zip(("input", "other"), op.operands, strict=False))
-            kwargs = {public.get(k, k): v for k, v in kwargs.items()}
-            for missing in op.operands[len(others) + 1:]:
-                if missing in kwargs:
-                    others.append(kwargs.pop(missing))
-                elif missing in op.defaults:
-                    others.append(op.defaults[missing])
-                else:
-                    raise TypeError(f"{name}() missing 1 required positional argument: '{missing}'")
-            if len(args) > needed + len(op.attributes):
-                raise TypeError(f"{name}() takes {needed + len(op.attributes)} positional "
-                                f"argument(s) but {len(args)} were given")
-            kwargs.update(zip(op.attributes, args[needed:], strict=False))
-            return inplace.pointwise_inplace(op, self, *others, **kwargs)
+                (_, *others), attributes = number_first.scaled(op, (self, *args))
+                return inplace.pointwise_inplace(op, self, *others, **attributes)
+            _, operands, attributes = _arranged(op, (self, *args), kwargs)
+            inplace.pointwise_inplace(op, *operands, **attributes)
+            if not modes.grad or self.node is None:
+                inplace.remember(op.quick, op, self, args, kwargs, _arranged)
+            return self
     else:
         def form(self, *args, **kwargs):
             if tracers or not isinstance(self, Tensor):
                 found = _asked(own, (self, *args), kwargs)
                 if found is not None:
                     return found[0]
-            return engine.overwrite(self, name, op.run, args, kwargs)
+            engine.overwrite(self, name, op.run, args, kwargs)
+            if table is not None and (not modes.grad or self.node is None):
+                inplace.remember(table, op, self, args, kwargs, inplace.one_step)
+            return self
+
+        table = new_table() if isinstance(op, Composite) and op.formula is None else None
     form.__name__ = form.__qualname__ = name
     form.__doc__ = f"In-place form of `{op.name}`."
     own.run = form
-    return inplace.pointwise_forms(op, form) if isinstance(op, Pointwise) else (form, form)
+    if isinstance(op, Pointwise):
+        return inplace.pointwise_forms(op, form)
+    return (form, form) if table is None else inplace.composite_forms(form, table)
+
+
+def _arranged(op: Pointwise, args: tuple, kwargs: dict) -> tuple[Pointwise, list, dict]:
+    """The op, the operands of its form in place, and its attributes."""
+    needed = len(op.operands)
+    operands = list(args[:needed])
+    public = dict(zip(("input", "other"), op.operands, strict=False))
+    attributes = {public.get(k, k): v for k, v in kwargs.items()}
+    for missing in op.operands[len(operands):]:
+        if missing in attributes:
+            operands.append(attributes.pop(missing))
+        elif missing in op.defaults:
+            operands.append(op.defaults[missing])
+        else:
+            raise TypeError(f"{op.name}_() missing 1 required positional argument: '{missing}'")
+    if len(args) > needed + len(op.attributes):
+        raise TypeError(f"{op.name}_() takes {needed - 1 + len(op.attributes)} positional "
+                        f"argument(s) but {len(args) - 1} were given")
+    attributes.update(zip(op.attributes, args[needed:], strict=False))
+    return op, operands, attributes
 
 
 def _asked(own: create.Named, args: tuple, kwargs: dict):
@@ -215,10 +235,14 @@ functions: dict[str, object] = {"linalg.LinAlgError": LinAlgError,
 
 def adopt(key: str, op: Op) -> None:
     """The public forms of one op: function, method, and those that end in an underscore."""
-    if op.function_form:
-        functions[key] = function_of(op)
-    if op.method and not op.where:
-        setattr(Tensor, op.method, method_of(op, functions.get(key, op.run)))
+    function = function_of(op) if op.function_form else None
+    method = method_of(op, function or op.run) if op.method and not op.where else None
+    if not isinstance(op, (Pointwise, Reduction, View)):
+        function, method = by_place.placed_forms(op, function, method)
+    if function is not None:
+        functions[key] = function
+    if method is not None:
+        setattr(Tensor, str(op.method), method)
     if op.inplace and (op.method or op.function_form):
         method, function = inplace_of(op)
         if op.method and not op.where:

@@ -205,3 +205,28 @@ def test_profilers_see_calls_by_their_names():
         with torch.profiler.profile() as seen:
             call()
         assert f"aten::{name}" in [event.key for event in seen.key_averages()], name
+
+
+def test_values_are_put_again_where_indices_say():
+    i = torch.tensor([2, 0, -1])
+    for k in range(3):
+        x = torch.zeros(4, 3)
+        x[i] = torch.full((3, 3), 1.0 + k)
+        x[i, i] = torch.tensor([5.0, 6.0, 7.0])
+        x.index_put_((i,), torch.ones(3, 3), accumulate=True)
+        x[torch.tensor([1])] = 9.0 + k
+        assert x.tolist() == [[7 + 0.0, 2 + k, 2 + k], [9 + k] * 3, [2 + k, 2 + k, 6.0],
+                              [2 + k, 2 + k, 8.0]]
+        assert x._version == 4
+        with pytest.raises(IndexError):
+            x[torch.tensor([2, 0, 4])] = torch.zeros(3, 3)
+    leaf = torch.ones(4, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf"):
+        leaf[i] = torch.zeros(3, 3)
+    y = leaf * 2
+    y[i] = torch.zeros(3, 3)
+    y.sum().backward()
+    assert leaf.grad.tolist() == [[0.0] * 3, [2.0] * 3, [0.0] * 3, [0.0] * 3]
+    whole = torch.arange(4)
+    whole[whole[:2]] = whole[2:]
+    assert whole.tolist() == [2, 3, 2, 3]

@@ -87,6 +87,13 @@ def set_default(value) -> None:
     _Default.value = CPU if value is None else device(value)
 
 
+def is_here(given) -> bool:
+    """Whether what is to be made on a device, or on none that was said, is made on the CPU."""
+    if given is None:
+        return _Default.value is CPU
+    return given is CPU or (given.__class__ is str and given == "cpu")
+
+
 def resolve(given) -> device:
     """The device to compute on, or torch's error for one that is not built in."""
     if given is None:

@@ -9,7 +9,7 @@ from operator import index
 from ..core import device as places
 from ..core import dtype as dt
 from ..core import formats as fm
-from ..core.device import CPU, META, resolve
+from ..core.device import CPU, META, is_here, resolve
 from ..core.lazily import np
 from . import convert, inplace
 from . import pointwise as pw
@@ -474,9 +474,11 @@ def like_signature(name: str, x, dtype, device, memory_format):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not "
                         f"{type(x).__name__}")
     sig = x.sig
-    if dtype is None and device is None and memory_format is None and sig.contiguous:
-        return sig if sig.tag is None else signature(sig.dtype, sig.shape, None, sig.device)
     kind = sig.dtype if dtype is None else as_dtype(name, dtype)
+    if memory_format is None and sig.contiguous and (
+            device is None or (sig.device is CPU and is_here(device))):
+        return sig if sig.tag is None and kind is sig.dtype else signature(
+            kind, sig.shape, None, sig.device)
     where = sig.device if device is None else resolve(device)
     strides = fm.strides_of(sig.shape, memory_format or fm.preserve_format, sig.strides)
     return signature(kind, sig.shape, strides, where)
@@ -553,8 +555,11 @@ def full_like(input, fill_value, *, dtype=None, layout=None, device=None, pin_me
             return found[0]
     sig = like_signature("full_like", input, dtype, device, memory_format)
     value = number(fill_value)
-    check_fits(value, sig.dtype)
+    if type(value) is not float or sig.dtype not in _FLOATING or not abs(value) < 3e38:
+        check_fits(value, sig.dtype)
     x = new_of(sig, value, layout, pin_memory, requires_grad)
+    if layout is None and not (pin_memory or requires_grad or modes.inference):
+        return x if not tracers else same_every_time(x)
     return same_every_time(finish("full_like", x, layout, pin_memory, requires_grad))
 
 

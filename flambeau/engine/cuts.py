@@ -22,14 +22,17 @@ def _met(work, meant):
         def front(*args, **named):
             if named or tracers or Tensor not in PLAIN:
                 return otherwise(*args, **named)
+            given = args[1:]
+            if not _INT.issuperset(map(type, given)):
+                given = _plain(given)
             try:
-                found = known.get((args[0].sig, *args[1:]))
-            except (AttributeError, TypeError, IndexError):
+                found = None if given is None else known.get((args[0].sig, *given))
+            except (AttributeError, IndexError):
                 return otherwise(*args)
-            if found is None or not _INT.issuperset(map(type, args[1:])):
+            if found is None:
                 result = otherwise(*args)
-                if args[0].sig.tag is None and _INT.issuperset(map(type, args[1:])):
-                    known[args[0].sig, *args[1:]] = meant(args[0].sig, *args[1:])
+                if given is not None and args[0].sig.tag is None:
+                    known[args[0].sig, *given] = meant(args[0].sig, *given)
                 return result
             return work(args[0], *found)
 
@@ -39,8 +42,19 @@ def _met(work, meant):
     return wrapped
 
 
-def _of_size(sig, size: int, dim: int = 0):
-    """(name of the step, dimension, sizes) of parts of one size."""
+def _plain(given: tuple) -> tuple | None:
+    """Integers, and lists of them as tuples; None if there is anything else: 2.0 would be found
+    where 2 is."""
+    found = tuple([tuple(a) if type(a) is list else a for a in given])
+    plain = all([type(a) is int or (type(a) is tuple and _INT.issuperset(map(type, a)))
+                 for a in found])
+    return found if plain else None
+
+
+def _of_size(sig, size: int | tuple, dim: int = 0):
+    """(name of the step, dimension, sizes) of parts of one size, or of sizes that are given."""
+    if type(size) is tuple:
+        return "SplitWithSizesBackward0", dim % sig.rank, size
     n = sig.shape[dim]
     sizes = [min(size, n - start) for start in range(0, n, size)] if n else [0]
     return "SplitBackward0", dim % sig.rank, tuple(sizes)
@@ -54,13 +68,15 @@ def _of_number(sig, chunks: int, dim: int = 0):
     return _of_size(sig, -(-n // chunks), dim)
 
 
-def _turned(sig, *dims: int):
+def _turned(sig, *dims):
+    if len(dims) == 1 and type(dims[0]) is tuple:
+        dims = dims[0]
     return (sh.wrap_dims(dims, sig.rank),)
 
 
-def _rolled(sig, shift: int, dim: int | None = None):
+def _rolled(sig, shift, dim=None):
     """Without a dimension it is the whole, laid out in one, that is rolled."""
-    return None if dim is None else (shift, dim % sig.rank)
+    return (shift, dim % sig.rank) if type(shift) is type(dim) is int else None
 
 
 def _in_order(op: Op, otherwise):
@@ -75,9 +91,10 @@ def _in_order(op: Op, otherwise):
 
 
 FRONTS = {
-    "contiguous": _in_order,
-    "split": _met(parts, _of_size),
-    "chunk": _met(parts, _of_number),
-    "flip":  _met(flipped, _turned),
-    "roll":  _met(rolled, _rolled),
+    "contiguous":       _in_order,
+    "split":            _met(parts, _of_size),
+    "split_with_sizes": _met(parts, _of_size),
+    "chunk":            _met(parts, _of_number),
+    "flip":             _met(flipped, _turned),
+    "roll":             _met(rolled, _rolled),
 }

@@ -15,6 +15,7 @@ from .access import ASKED
 from .create import filled
 from .eager import PLAIN, changed, check_writable, new_table, tracers
 from .fresh import empty
+from .indexing import placed_again
 from .modes import modes
 from .storage import checkers
 from .tensor import Signature, Tensor, signature
@@ -88,9 +89,27 @@ def _rows(x: Signature, dim: int, index: Tensor):
     return selection.rows(index, tuple(x.shape), dim).frame if index.sig.rank == 1 else None
 
 
+def _index_put(op: Op, otherwise):
+    """The front of index_put_(x, indices, values), as of x[indices] = values."""
+    def front(*args, **named):
+        accumulate = named.get("accumulate", False) if len(args) == 3 else (
+            args[3] if len(args) == 4 and not named else None)
+        if type(accumulate) is bool and len(named) <= (len(args) == 3 and "accumulate" in named):
+            x, indices, values = args[:3]
+            if isinstance(values, Tensor) and type(indices) in (tuple, list) and placed_again(
+                    x, indices, values, "add" if accumulate else None):
+                return x
+        return otherwise(*args, **named)
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
 FRONTS = {
     "scatter_":     _in_place(_along, None),
     "scatter_add_": _in_place(_along, "add"),
     "index_add_":   _in_place(_rows, "add"),
     "index_copy_":  _in_place(_rows, None),
+    "index_fill_":  _in_place(_rows, None),
+    "index_put_":   _index_put,
 }

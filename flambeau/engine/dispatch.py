@@ -26,6 +26,7 @@ from . import (
     patches,
     placing,
     pooling,
+    repeats,
     resampling,
     rows,
     systems,  # noqa: F401  native routines
@@ -60,7 +61,7 @@ def plug(op: Op) -> None:
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
-                   cuts, likeness, inplace, fourier, gridded, inverse, placing):
+                   cuts, likeness, inplace, fourier, gridded, inverse, placing, repeats):
         if op.name in family.FRONTS:
             op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)

@@ -19,6 +19,7 @@ from . import selection
 from .eager import NOTHING, PLAIN, new_table, tracers
 from .formula import FormulaBack, record
 from .fresh import empty
+from .indexed import plan_of
 from .join import JoinBack, known
 from .modes import modes
 from .node import accumulates, kept_values, new_node
@@ -351,9 +352,39 @@ def _bordered(x: Signature, out: Signature, pad: tuple, mode: str):
     return signature(x.dtype, out.shape), plan
 
 
+def _border(mode: str):
+    """The front of an indexed op that makes borders: natively, where it is lines or planes."""
+    def wrapped(op: Op, otherwise):
+        plans = new_table()
+
+        def front(x, before, after):
+            if tracers or type(x) is not Tensor or Tensor not in PLAIN:
+                return otherwise(x, before, after)
+            plan = plans.get((x.sig, before, after))
+            if plan is None:
+                out = otherwise(x, before, after)
+                pad = [n for pair in zip(before[::-1], after[::-1], strict=True) for n in pair]
+                found = _bordered(x.sig, out.sig, tuple(pad), mode)
+                plans[x.sig, before, after] = (found and (*found, plan_of(
+                    op, x.sig, {"before": before, "after": after}))) or ()
+                return out
+            if not plan:
+                return otherwise(x, before, after)
+            sig, native, way = plan
+            out = empty(sig)
+            native.function(out.ptr, x.ptr, *native.numbers)
+            return out if x.node is None else otherwise.made(out, x, way)
+
+        front.__name__, front.__doc__ = op.name, op.doc
+        return front
+
+    return wrapped
+
+
 def _pad(op: Op, otherwise):
     """nn.functional.pad with a constant, or of planes of which nothing is recorded."""
     constant, plans = registry["constant_pad_nd"], new_table()
+    ways = {"reflect": registry["mirrored"], "replicate": registry["replicated"]}
 
     def bordered(x, pad, mode):
         """The result of what was met before, or None."""
@@ -361,8 +392,12 @@ def _pad(op: Op, otherwise):
             plan = plans[x.sig, pad, mode]
         except (KeyError, AttributeError, TypeError):
             return None
-        if not plan or tracers or Tensor not in PLAIN or (x.node is not None and modes.grad):
+        if tracers or Tensor not in PLAIN:
             return None
+        if not plan or (x.node is not None and modes.grad):
+            if mode not in ways or type(x) is not Tensor:
+                return None
+            return ways[mode].run(x, pad[::2][::-1], pad[1::2][::-1])  # checked when first met
         sig, plan = plan
         out = empty(sig)
         plan.function(out.ptr, x.ptr, *plan.numbers)
@@ -392,5 +427,7 @@ FRONTS = {
     "index_select":    _by_index("IndexSelectBackward0", _rows_frame),
     "embedding":       _embedding,
     "constant_pad_nd": _constant_pad,
+    "mirrored":        _border("reflect"),
     "pad":             _pad,
+    "replicated":      _border("replicate"),
 }

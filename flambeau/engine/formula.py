@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from types import FunctionType
+from typing import Any
 
 from ..ops.declare import Op
 from .modes import modes
-from .node import Edge, again, edge_of, kept_values, new_node
+from .node import Edge, Node, again, edge_of, kept_values, new_node, next_sequence
 from .tensor import Tensor, make
-from .way_back import backward_name, reattached
+from .way_back import backward_name, compile_text, reattached
 
 #: what torch calls the first parameters, whatever a declaration calls them
 SYNONYMS = {"input": 0, "self": 0, "other": 1}
@@ -159,6 +160,12 @@ def numbered_back(op: Op) -> FormulaBack:
 
 def record(op: Op, bound: dict, outs, back=None) -> None:
     """Attach a step to its result or results."""
+    if type(outs) is Tensor and not (modes.pack or modes.anomaly):
+        recording = _recordings.get(op)
+        if recording is None:
+            recording = _recordings[op] = _recording(op)
+        if recording(bound, outs, back or back_of(op)):
+            return
     results = (outs,) if isinstance(outs, Tensor) else tuple(outs)
     for o in results:
         if hasattr(o, "base"):
@@ -171,6 +178,66 @@ def record(op: Op, bound: dict, outs, back=None) -> None:
     for number, o in enumerate(results):
         if o.sig.dtype.kind in "fc":
             o.node = Edge(node, number)
+
+
+_recordings: dict[Op, Any] = {}
+
+
+def _recording(op: Op):
+    """`record` of one result in as many words as this op needs; it says whether operands are plain
+    tensors or None, and the step was attached."""
+    tensors = {name: f"t{k}" for k, name in enumerate(op.tensor_names)}
+    loads = "".join(f"    {t} = bound[{name!r}]\n" for name, t in tensors.items())
+    odd = " or ".join(f"({t} is not None and not isinstance({t}, Tensor))"
+                      for t in tensors.values())
+    edges = "".join(f"None if {t} is None or {t}.node is None else edge_of({t}), "
+                    for t in tensors.values())
+    kept, versions = [], []
+    for name in op.wanted:
+        t = tensors.get(name)
+        meta = name.removesuffix("_meta")
+        if t is not None:
+            kept.append(t)
+            versions.append(f"0 if {t} is None else {t}.mem.version")
+            continue
+        own = name in op.names
+        versions.append(f"version_of(bound[{name!r}])" if own else
+                        "out.mem.version" if name == "out" else "0")
+        kept.append(f"as_kept(bound[{name!r}])" if own else "None" if name == "g" else
+                    "make(out.sig, out.mem, out.ptr)" if name == "out" else
+                    f"as_told(bound[{meta!r}])")
+    return compile_text(f"""def recording(bound, out, back):
+{loads}    if {odd or "False"}:
+        return False
+    versions = ({"".join(v + ", " for v in versions)})
+    if versions and min(versions) < 0:
+        return False
+    if hasattr(out, "base"):
+        del out.base
+    node = new(Node)
+    node.back, node.parents, node.sigs = back, ({edges}), (out.sig,)
+    node.versions, node.seq, node.extra = versions, next_sequence(), None
+    node.kept = ({"".join(k + ", " for k in kept)})
+    out.node = node
+    return True
+""", "recording", {"Tensor": Tensor, "Node": Node, "new": object.__new__, "edge_of": edge_of,
+                   "make": make, "next_sequence": next_sequence, "as_kept": _as_kept,
+                   "as_told": _as_told, "version_of": _version_of})
+
+
+def _version_of(value) -> int:
+    return value.mem.version if isinstance(value, Tensor) else 0
+
+
+def _as_kept(value):
+    return tuple(value) if type(value) is list else value
+
+
+def _as_told(value):
+    """What a formula is told of an operand that it does not need the elements of."""
+    if isinstance(value, (list, tuple)):
+        return [v.sig for v in value]
+    return value.sig if isinstance(value, Tensor) else value
 
 
 def _parents(op: Op, bound: dict) -> tuple:
@@ -189,14 +256,12 @@ def _kept(op: Op, bound: dict, results: tuple) -> tuple:
     for name in op.wanted:
         if name in bound:
             value = bound[name]
-            kept.append(tuple(value) if type(value) is list else value)
+            kept.append(_as_kept(value))
         elif name == "g":
             kept.append(None)
         elif name == "out":
             aliases = tuple([make(o.sig, o.mem, o.ptr) for o in results])
             kept.append(aliases if len(aliases) > 1 else aliases[0])
         else:
-            value = bound[name.removesuffix("_meta")]
-            kept.append([v.sig for v in value] if isinstance(value, (list, tuple)) else
-                        value.sig if isinstance(value, Tensor) else value)
+            kept.append(_as_told(bound[name.removesuffix("_meta")]))
     return tuple(kept)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 
-from ..core import device as places
 from ..core import dtype as dt
-from ..core.device import CPU, resolve
+from ..core.device import CPU, is_here, resolve
 from ..core.lazily import np
 from ..devices.cpu.routines import data_reader
 from . import convert, inplace
@@ -27,8 +26,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
                       "sourceTensor.detach().clone().requires_grad_(True), rather than "
                       "torch.tensor(sourceTensor).", UserWarning, stacklevel=2)
     kind = None if dtype is None else as_dtype("tensor", dtype)
-    if device is None and not (requires_grad or pin_memory or modes.inference) and (
-            places._Default.value is CPU):
+    if not (requires_grad or pin_memory or modes.inference) and is_here(device):
         x = _simple(data, kind)
         if x is not None:
             return x if not tracers else same_every_time(x)
@@ -46,6 +44,9 @@ def _of_numbers(data) -> bool:
     return isinstance(data, (bool, int, float, complex))
 
 
+_FLOATING = frozenset((dt.float32, dt.float64))
+
+
 def _simple(data, dtype):
     """Tensors of a number, of lists of them or of an array of a known kind, without a detour; None
     for anything else."""
@@ -55,6 +56,9 @@ def _simple(data, dtype):
     if dtype is None and (kind is float or kind is bool or (
             kind is int and -2**63 <= data < 2**63)):
         return filled(raw_empty(signature(dt.of_scalar(data), ())), data)
+    if (kind is float and dtype in _FLOATING and abs(data) < 3e38) or (
+            kind is int and dtype is dt.int64 and -2**63 <= data < 2**63):
+        return filled(raw_empty(signature(dtype, ())), data)
     return convert.copied_again(data, dtype) if kind is np.ndarray else None
 
 

@@ -34,13 +34,13 @@ EXTERNAL = {
     "PyObject_GetAttr": "ptr (ptr, ptr)", "PyObject_VectorcallMethod": "ptr (ptr, ptr, i64, ptr)",
     "PyEval_SaveThread": "ptr ()", "PyEval_RestoreThread": "void (ptr)",
     "PyEval_GetFrame": "ptr ()", "PyFrame_GetBack": "ptr (ptr)", "PyFrame_GetCode": "ptr (ptr)",
-    "PyFrame_GetLasti": "i32 (ptr)",
+    "PyFrame_GetLasti": "i32 (ptr)", "PySet_Contains": "i32 (ptr, ptr)",
 }
 #: variables that all fronts share, each a word: @g_<name>
 GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
            "nones3", "false", "true", "nothing", "follow", "off_count", "off_ident", "special",
            "sequence", "hooked", "forward", "with_hooks", "ours", "changed",
-           "take", "takers", "empty")
+           "take", "takers", "empty", "list", "tuple", "plain")
 
 
 def offsets(node: type) -> tuple[dict, dict, dict]:

@@ -137,6 +137,12 @@ def plan_of(op: Indexed, sig: Signature, bound: dict) -> IndexedPlan:
 _INT = frozenset((int,))
 
 
+def _whole(args: tuple) -> bool:
+    """Whether arguments are integers, alone or in tuples: 2.0 would be found where 2 is."""
+    return _INT.issuperset(map(type, args)) or all([
+        type(a) is int or (type(a) is tuple and _INT.issuperset(map(type, a))) for a in args])
+
+
 def indexed_front(op: Indexed):
     """The front of a declared indexed op."""
     label = backward_name(op)
@@ -149,7 +155,7 @@ def indexed_front(op: Indexed):
                 plan = known.get((args[0].sig, *args[1:]))
             except (AttributeError, TypeError, IndexError):
                 plan = None
-            if plan is not None and _INT.issuperset(map(type, args[1:])):
+            if plan is not None and _whole(args[1:]):
                 x, out = args[0], empty(plan.out)
                 plan.forward.run(out.ptr, x.ptr, *plan.numbers, plan.forward.last)
                 return out if x.node is None else made(out, x, plan)
@@ -165,8 +171,7 @@ def indexed_front(op: Indexed):
                  for n in op.names[1:]}
         out = forward(x, bound)
         plan = plan_of(op, x.sig, bound)
-        if not kwargs and x.sig.tag is None and plan.forward is not None and (
-                _INT.issuperset(map(type, args[1:]))):
+        if not kwargs and x.sig.tag is None and plan.forward is not None and _whole(args[1:]):
             known[x.sig, *args[1:]] = plan
         return out
 
@@ -181,4 +186,5 @@ def indexed_front(op: Indexed):
         return recorded(plan.transposed(g), label, (g,), lambda gg: [forward(gg, plan.bound)])
 
     front.__name__, front.__doc__ = op.name, op.doc
+    front.made = made  # for who knows another way to the result
     return front

@@ -20,11 +20,12 @@ from . import inplace, masking
 from . import pointwise as pw
 from .access import ASKED, check_bounds
 from .convert import from_data, from_lists, from_numpy, raw_array
-from .eager import changed, check_writable, engine, intercepted, new_table, tracers
+from .create import filled
+from .eager import PLAIN, changed, check_writable, engine, intercepted, new_table, tracers
 from .fresh import empty
 from .modes import modes
 from .node import fronts
-from .selection import Frame, Selection, put_, reading, taken, taken_again
+from .selection import Frame, Selection, put_, reading, taken, taken_again, writing
 from .storage import checkers
 from .tensor import Tensor, signature
 from .views import take, view_plan
@@ -492,6 +493,12 @@ def setitem(x: Tensor, index, value) -> None:
     key = (index,) if type(index) is int else plain_key(index)
     tensors = None
     if key is None:
+        if type(index) in _LAST or type(index) is tuple:
+            if type(index) is list and set(map(type, index)) == _INTEGERS and x.sig.rank:
+                index = from_lists(index, None)
+            indices = index if type(index) is tuple else (index,)
+            if placed_again(x, indices, value, None):
+                return
         if isinstance(index, Tensor) and _filled(x, index, value):
             return
         key, tensors = parsed(x, index)
@@ -499,11 +506,59 @@ def setitem(x: Tensor, index, value) -> None:
         if x.node is not None or not _assigned(x, key, value):
             assign(_run_basic(x, key), value)
         return
-    view = x if key == _WHOLE else _run_basic(x, key)
-    value = _value(x, value)
+    view = x if key.count(_FULL) == len(key) else _run_basic(x, key)
     chosen = selection(view, tensors)
-    value = _fitting(value, chosen.loops)
-    put_(view, chosen, value, None, "index_put_", "IndexPutBackward0")
+    fitting = _fitting(_value(x, value), chosen.loops)
+    put_(view, chosen, fitting, None, "index_put_", "IndexPutBackward0")
+    if view is x and (type(index) is Tensor or type(index) is tuple):
+        remember_placing(x, chosen, index if type(index) is tuple else (index,), value, fitting,
+                         None)
+
+
+_placings = new_table()  # signatures of a tensor, indices and a value, how combined -> plan
+
+
+def placed_again(x: Tensor, indices, value, combine: str | None) -> bool:
+    """Whether a value was put where tensors of integers say, as before; nothing is recorded."""
+    kind = type(value)
+    try:
+        plan = _placings.get((x.sig, combine, kind if kind in _NUMBERS else value.sig,
+                              *map(_signature, indices)))
+    except (AttributeError, TypeError):  # not all are tensors
+        return False
+    if plan is None or tracers or checkers or Tensor not in PLAIN or (modes.grad and (
+            x.node is not None or (kind not in _NUMBERS and value.node is not None))):
+        return False
+    checks, given, run, last, numbers, _ = plan
+    places = []
+    for index, (check, count, n) in zip(indices, checks, strict=True):
+        places.append(index.ptr)
+        if index.mem is x.mem or not check(index.ptr, count, -n, n):
+            return False
+    if given is not None:
+        value = filled(empty(given), value)
+    elif value.mem is x.mem:
+        return False
+    check_writable(x, "index_put_")
+    run(x.ptr, value.ptr, *places, *numbers, last)
+    changed(x)
+    return True
+
+
+def remember_placing(x: Tensor, chosen: Selection, indices, value, fitting: Tensor,
+                     combine: str | None) -> None:
+    """Plan what `placed_again` repeats, if it is plain."""
+    frame, sig, number = chosen.frame, x.sig, type(value) in _NUMBERS
+    if len(indices) != len(chosen.indices) or not all(map(is_, indices, chosen.indices)) or (
+            fitting.sig.tag is not None or fitting.sig.dtype is not sig.dtype
+            or not (number or (isinstance(value, Tensor) and fitting.sig is value.sig))):
+        return
+    found = _pick(sig, chosen)
+    if found is not None:
+        given = fitting.sig if number else None
+        run, last, numbers, program = writing(frame, sig, fitting.sig, combine)
+        _placings[sig, combine, type(value) if number else value.sig,
+                  *map(_signature, indices)] = found[1], given, run, last, numbers, program
 
 
 def _filled(x: Tensor, mask: Tensor, value) -> bool:
@@ -630,7 +685,9 @@ def nonzero(x: Tensor) -> Tensor:
         raise RuntimeError("nonzero: the shape of the result depends on values that a meta tensor "
                            "does not have")
     if x.sig.rank:
-        return masking.places(x if x.sig.dtype is dt.bool_ else engine.without_grad(x.ne, 0))
+        if x.sig.dtype is dt.bool_:
+            return masking.places(x)
+        return masking.places(x.ne(0) if x.node is None else engine.without_grad(x.ne, 0))
     return from_numpy(np.empty((int(bool(engine.item(x))), 0), np.int64))
 
 
@@ -643,7 +700,7 @@ def overwritten(form, x: Tensor, *args) -> Tensor:
 engine.getitem = getitem
 engine.index_selection = selection
 engine.index_tensors = index_tensors
-engine.fitting = _fitting
+engine.fitting, engine.remember_placing = _fitting, remember_placing
 engine.nonzero = nonzero
 engine.overwritten = overwritten
 _, _context = fronts.adopt(getitem, _plans, "v", "__getitem__", "x[index]", True)

@@ -25,7 +25,7 @@ def library_front(op: Op):
     known = new_table()  # arguments -> what was ruled, and the arguments that were not given
 
     def front(*args, **kwargs):
-        key = None if tracers else _key((*args, *kwargs.values()) if kwargs else args)
+        key = None if tracers else key_of((*args, *kwargs.values()) if kwargs else args)
         if kwargs and key is not None:
             key = (key, *kwargs)
         if key is not None and (found := known.get(key)) is not None:
@@ -51,7 +51,9 @@ def library_front(op: Op):
         return out
 
     def finished(bound: dict, ruled: Ruled):
-        outs = _computed(op, bound, ruled)
+        outs = computed(op, bound, ruled)
+        if watched:
+            watched[-1].append((op, bound, ruled, outs))
         if op.formula is not None and modes.grad and wants_gradient(tensors_of(op, bound)):
             record(op, bound, outs)
         return outs if isinstance(outs, Tensor) else engine.named(op, outs)
@@ -59,11 +61,14 @@ def library_front(op: Op):
     return front
 
 
+#: lists of calls of library ops, told to whoever watches
+watched: list[list] = []
+
 #: arguments that are known by their type and value
 _VALUES = frozenset((int, float, bool, complex, str, type(None), dt.dtype))
 
 
-def _key(args: tuple) -> tuple | None:
+def key_of(args: tuple) -> tuple | None:
     """What arguments are known by, and the dtype that integers may become; None if they are not
     plain."""
     key: list = [dt.default_float()]
@@ -76,7 +81,7 @@ def _key(args: tuple) -> tuple | None:
         elif a.__class__ in _VALUES:
             key.append((a.__class__, a))
         elif a.__class__ is tuple:
-            inner = _key(a)
+            inner = key_of(a)
             if inner is None:
                 return None
             key.append(inner)
@@ -125,7 +130,7 @@ def _signature_of(value):
     return value
 
 
-def _computed(op: Op, bound: dict, ruled: Ruled):
+def computed(op: Op, bound: dict, ruled: Ruled):
     """What the device makes of it: native code if there is some that can, else its routine."""
     sigs = ruled.sigs
     if ruled.on_meta:

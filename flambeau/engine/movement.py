@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 from ..core import dtype as dt
@@ -121,12 +122,23 @@ def triangle(rows: int, columns: int, offset: int, lower: bool) -> np.ndarray:
     """The places of a triangle of a matrix, row by row."""
     if rows < 0 or columns < 0:
         raise RuntimeError(f"row and col must be non-negative, got {rows} and {columns}")
+    small = rows * columns <= _KEPT
+    return (_triangle if small else _triangle.__wrapped__)(rows, columns, offset, lower)
+
+
+_KEPT = 1 << 14  # elements of matrices of which triangles are remembered
+
+
+@functools.lru_cache(maxsize=64)
+def _triangle(rows: int, columns: int, offset: int, lower: bool) -> np.ndarray:
     i, j = np.arange(rows)[:, None], np.arange(columns)[None, :]
     return np.stack(np.nonzero((j - i <= offset) if lower else (j - i >= offset)))
 
 
 def choices(n: int, r: int, with_replacement: bool) -> Tensor:
     """All ways to choose r of n places, one per row."""
+    if r == 2:
+        return from_data(triangle(n, n, 0 if with_replacement else 1, False).T)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     found = np.array(list(choose(range(n), r)), dtype=np.int64).reshape(-1, r)
     return from_data(found)

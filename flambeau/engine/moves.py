@@ -54,9 +54,29 @@ def to(self, *args, **kwargs):
             return engine.cast(self, first)
         if self.sig.device is CPU and (first is CPU or (first.__class__ is str and first == "cpu")):
             return self
+        if type(first) is Tensor is type(self) and first.sig.device is self.sig.device:
+            return engine.cast(self, first.sig.dtype)
+    elif self.sig.device is CPU:
+        found = _here(self, args, kwargs)
+        if found is not None:
+            return found
     where, kind, copy, form = _read(args, kwargs)
     kind = self.sig.dtype if kind is None else create.as_dtype("to", kind)
     return moved(self, kind, where, copy, form)
+
+
+def _here(self: Tensor, args: tuple, kwargs: dict) -> Tensor | None:
+    """x.to(device="cpu", dtype=...), x.to("cpu", dtype): None for anything else."""
+    where, kind = None, None
+    if len(args) == 2 and not kwargs:
+        where, kind = args
+    elif not args and kwargs and kwargs.keys() <= {"device", "dtype"}:
+        where, kind = kwargs.get("device"), kwargs.get("dtype")
+    if where is not None and where is not CPU and not (where.__class__ is str and where == "cpu"):
+        return None
+    if kind is None:
+        return self if where is not None else None
+    return engine.cast(self, kind) if kind.__class__ is dt.dtype else None
 
 
 def moved(x: Tensor, kind: dt.dtype, where=None, copy: bool = False, form=None) -> Tensor:

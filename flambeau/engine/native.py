@@ -52,7 +52,8 @@ class Fronts:
         self.used = dict.fromkeys(FORMS, 0)
         self.keep: list = []
         values: dict = {"tensor": Tensor, "node": node, "none": None, "leaf": LEAF, "float": float,
-                  "int": int, "zeros2": (0, 0), "zeros3": (0, 0, 0), "nones2": (None, None),
+                  "int": int, "list": list, "tuple": tuple,
+                  "zeros2": (0, 0), "zeros3": (0, 0, 0), "nones2": (None, None),
                   "nones3": (None, None, None), "false": False, "true": True, "nothing": {},
                   "hooked": sys.intern("_hooked"), "forward": sys.intern("forward")}
         self.keep.append(values)
@@ -111,16 +112,18 @@ class Fronts:
             "__call__", self._alone["call_module"], _METH_FASTCALL_KEYWORDS, doc))
 
     def adopt(self, front, plans: dict, form: str, name: str, doc: str, baked: int = False,
-              kin_plans: dict | None = None, op=None, implied: int | None = None):
+              kin_plans: dict | None = None, op=None, implied: int | None = None,
+              names: tuple[str, ...] | None = None):
         """A function that runs natively what it can, and `front` otherwise; and its context.
 
-        A call of `op` that is traced is asked for natively before `front` is. For what `baked`
-        and `implied` say, see the texts of the forms.
+        A call of `op` that is traced is asked for natively before `front` is. For what `baked`,
+        `implied` and `names` say, see the texts of the forms.
         """
         kin_plans = {} if kin_plans is None else kin_plans
         context = array("q", [id(plans), id(front), int(baked), id(kin_plans),
-                              0 if op is None else id(op), 0 if implied is None else id(implied)])
-        self.keep.extend((plans, front, kin_plans, op, implied))
+                              0 if op is None else id(op), 0 if implied is None else id(implied),
+                              0 if names is None else id(names)])
+        self.keep.extend((plans, front, kin_plans, op, implied, names))
         return self._function(self._functions[form], name, doc, context), context
 
     def method(self, context, form: str, name: str, doc: str):

@@ -7,9 +7,8 @@ import functools
 import math
 from typing import Any
 
-from ..core import device as places
 from ..core import dtype as dt
-from ..core.device import CPU, META, resolve
+from ..core.device import CPU, META, is_here, resolve
 from ..core.lazily import Lazily, np
 from . import convert, create, inplace
 from .eager import PLAIN, changed, check_writable, engine, tracers
@@ -356,7 +355,7 @@ def randint(*args, generator=None, out=None, dtype=None, layout=None, device=Non
     plain = out is None and not (named or layout or pin_memory or requires_grad)
     if plain and not modes.inference and _whole(args):
         plan = _integers.get((args, dtype))
-        if plan is not None and device is None and places._Default.value is CPU:
+        if plan is not None and is_here(device):
             sig, run, width, low = plan
             x = empty(sig)
             run(state_of(generator), x.ptr, width, low, sig.numel)
@@ -449,7 +448,7 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
             return found[0]
     plain = type(n) is int and out is None and dtype is None and not (
         layout or pin_memory or requires_grad or modes.inference)
-    if plain and 0 < n < 1 << 20 and device is None and places._Default.value is CPU:
+    if plain and 0 < n < 1 << 20 and is_here(device):
         x = empty(signature(dt.int64, (n,)))
         _shuffle()(state_of(generator), x.ptr, n)
         return x
@@ -474,7 +473,7 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
 # -- like another tensor -------------------------------------------------------------------------
 
 
-def _random_like(name: str, kinds: str, drawing):
+def _random_like(name: str, kinds: str, runs: _Runs, drawing):
     def create_like(input, *, generator=None, dtype=None, layout=None, device=None,
                     pin_memory=False, requires_grad=False, memory_format=None):
         if tracers or not isinstance(input, Tensor):
@@ -487,6 +486,12 @@ def _random_like(name: str, kinds: str, drawing):
         sig = create.like_signature(name, input, dtype, device, memory_format)
         if sig.dtype.kind not in kinds:
             raise NotImplementedError(f'"{name}" not implemented for \'{sig.dtype}\'')
+        if sig.contiguous and not (layout or pin_memory or requires_grad or modes.inference):
+            run = runs[sig]
+            if run is not None:
+                x = empty(sig)
+                run(state_of(generator), x.ptr, 0.0, 1.0, sig.numel)
+                return x
         draw = drawing(sig, twister_of(generator))
         return new_random(name, sig.shape, draw, None, sig.dtype, layout, sig.device, pin_memory,
                           requires_grad, sig.strides)
@@ -496,9 +501,9 @@ def _random_like(name: str, kinds: str, drawing):
     return create_like
 
 
-rand_like = _random_like("rand_like", "fc",
+rand_like = _random_like("rand_like", "fc", _uniform,
                          lambda sig, rng: lambda n, d, at: streams.uniform(rng, n, d, at=at))
-randn_like = _random_like("randn_like", "fc",
+randn_like = _random_like("randn_like", "fc", _normal,
                           lambda sig, rng: _standard(sig.dtype, rng, sig.contiguous))
 
 

@@ -11,9 +11,8 @@ import builtins
 import math
 from typing import Any
 
-from ..core import device as places
 from ..core import dtype as dt
-from ..core.device import CPU, META, resolve
+from ..core.device import META, is_here, resolve
 from ..core.lazily import Lazily, np
 from ..devices.cpu import ramps
 from . import convert, create
@@ -55,8 +54,8 @@ def _chunks(n: int, threads: int) -> list[tuple[int, int]]:
 def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device=None,
            pin_memory=False, requires_grad=False):
     """Numbers from start up to, not including, end."""
-    if not (layout or device or pin_memory or requires_grad or modes.inference
-            or out is not None or places._Default.value is not CPU):
+    if not (layout or pin_memory or requires_grad or modes.inference
+            or out is not None) and is_here(device):
         if end is None and step == 1 and dtype is None and type(start) is int and (
                 0 < start < 2**48):  # by far the commonest call
             x = empty(signature(dt.int64, (start,)))
@@ -195,8 +194,7 @@ def linspace(start, end, steps, *, out=None, dtype=None, layout=None, device=Non
     if type(steps) is int and steps > 1 and (
             type(start) in _REAL and type(end) in _REAL) and (
             (kind is dt.float32 or kind is dt.float64) and out is None) and not (
-            layout or device or pin_memory or requires_grad or modes.inference
-            or places._Default.value is not CPU):
+            layout or pin_memory or requires_grad or modes.inference) and is_here(device):
         x = empty(signature(kind, (steps,)))
         ramps.even(kind.name)(x.ptr, start, end, steps)
         return x if not tracers else same_every_time(x)

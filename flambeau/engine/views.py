@@ -15,6 +15,7 @@ from ..core.lazily import np
 from ..core.numbers import plain
 from ..ops.declare import View
 from . import pointwise as pw
+from .by_place import places
 from .eager import engine, intercepted, new_table
 from .formula import bind
 from .modes import modes
@@ -80,7 +81,7 @@ def view_front(op: View):
         return take(x, plan)
 
     front.__name__, front.__doc__ = op.name, op.doc
-    run, context = fronts.adopt(front, plans, "v", op.name, op.doc)
+    run, context = fronts.adopt(front, plans, "v", op.name, op.doc, names=places(op))
     op.method_form = fronts.method(context, "v", op.name, op.doc) if op.method else None
     return run
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from ..core import dtype as dt
 from ..core import shape as sh
+from ..core.lazily import np
 from .declare import T, composite, engine, library, registry
 from .product import conjugate
 
@@ -291,14 +292,20 @@ def ihfft2(input, s=None, dim=(-2, -1), norm=None):
 @composite(where="fft")
 def fftfreq(n, d=1.0, *, dtype=None, layout=None, device=None, requires_grad=False):
     """The frequencies of fft's bins, in cycles per unit of the spacing d."""
-    bins = [*range((n + 1) // 2), *range(-(n // 2), 0)]
-    return new_vector([k / (n * d) for k in bins], dtype, device, requires_grad)
+    return new_vector(_bins(n, True) / (n * d), dtype, device, requires_grad)
 
 
 @composite(where="fft")
 def rfftfreq(n, d=1.0, *, dtype=None, layout=None, device=None, requires_grad=False):
     """The frequencies of rfft's bins."""
-    return new_vector([k / (n * d) for k in range(n // 2 + 1)], dtype, device, requires_grad)
+    return new_vector(_bins(n, False) / (n * d), dtype, device, requires_grad)
+
+
+@lru_cache(maxsize=16)
+def _bins(n: int, whole: bool):
+    """The numbers of bins, those of negative frequencies last if the spectrum is whole."""
+    bins, half = np.arange(n if whole else n // 2 + 1), n // 2
+    return (bins + half) % n - half if whole and n else bins
 
 
 def new_vector(values, dtype, device=None, requires_grad: bool = False):

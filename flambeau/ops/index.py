@@ -354,9 +354,11 @@ def index_put(x, indices, values, accumulate=False):
 @composite
 def index_put_(x, indices, values, accumulate=False):
     """In-place form of `index_put`."""
-    chosen, values = _put_args(x, indices, values)
-    return engine.put_(x, chosen, values, "add" if accumulate else None, "index_put_",
-                       "IndexPutBackward0")
+    chosen, fitting = _put_args(x, indices, values)
+    combine = "add" if accumulate else None
+    engine.put_(x, chosen, fitting, combine, "index_put_", "IndexPutBackward0")
+    engine.remember_placing(x, chosen, indices, values, fitting, combine)
+    return x
 
 
 def _put_args(x, indices, values):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ..core import expr as e
 from .arithmetic import clone
-from .declare import T, composite, engine
+from .declare import T, composite, engine, indexed
 from .join import cat
-from .shape import expand, narrow
+from .shape import narrow
 
 
 def _pairs(x, pad, name: str) -> list[tuple[int, int]]:
@@ -53,34 +54,39 @@ def constant_pad_nd(g, pad):
     return constant_pad_nd(g, tuple(-p for p in pad), 0)
 
 
-def _bordered(x, pairs, left, right):
-    """The tensor between borders made from it along each dimension, cut where pads are negative."""
-    for d, (a, b) in enumerate(pairs):
-        before = [left(x, d, a)] if a > 0 else []
-        after = [right(x, d, b)] if b > 0 else []
-        n = x.sig.shape[d]
-        body = narrow(x, d, max(-a, 0), n - max(-a, 0) - max(-b, 0)) if a < 0 or b < 0 else x
-        x = cat([*before, body, *after], d) if before or after else body
-    return x
+def _padded_shape(x, before, after):
+    """The last dimensions larger by what comes before and after each, or smaller."""
+    kept = x.rank - len(before)
+    return (*x.shape[:kept], *[n + a + b for n, a, b in zip(x.shape[kept:], before, after,
+                                                           strict=True)])
 
 
-def _repeated(x, d: int, place: int, count: int):
-    shape = list(x.sig.shape)
-    shape[d] = count
-    return expand(narrow(x, d, place, 1), tuple(shape))
+def _moved(x, at, before, place):
+    """The coordinates of what is read, by `place(coordinate, last one)` in the last dimensions."""
+    kept = len(at) - len(before)
+    return (*at[:kept], *[place(at[kept + k] - a, x.size(kept + k) - 1)
+                          for k, a in enumerate(before)])
 
 
-def _mirrored(x, d: int, start: int, count: int):
-    return engine.flipped(narrow(x, d, start, count), (d,))
+@indexed(shape=_padded_shape, method=False, function_form=False, backward="ReplicationPadBackward0")
+def replicated(x, at, before, after):
+    """A tensor whose border elements go on beyond it."""
+    return x[_moved(x, at, before, lambda c, last: e.minimum(e.maximum(c, 0), last))]
 
 
-#: mode -> borders of a size before and after, along a dimension
-_BORDERS = {
-    "replicate": (lambda x, d, a: _repeated(x, d, 0, a),
-                  lambda x, d, b: _repeated(x, d, x.sig.shape[d] - 1, b)),
-    "reflect":   (lambda x, d, a: _mirrored(x, d, 1, a),
-                  lambda x, d, b: _mirrored(x, d, x.sig.shape[d] - 1 - b, b)),
-}
+def _mirror(c, last):
+    c = e.where(c < 0, -c, c)
+    return e.where(c > last, last + last - c, c)
+
+
+@indexed(shape=_padded_shape, method=False, function_form=False, backward="ReflectionPadBackward0")
+def mirrored(x, at, before, after):
+    """A tensor that goes on beyond its borders as it came."""
+    return x[_moved(x, at, before, _mirror)]
+
+
+#: mode -> what borders are made by
+_BORDERS = {"replicate": replicated, "reflect": mirrored}
 
 
 def _wrapped(x, pairs):
@@ -132,10 +138,10 @@ def pad(input, pad, mode="constant", value=None):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
     pairs = _pairs(input, pad, mode)
     _check_bordered(mode, input, pad, pairs)
-    if mode == "circular":
-        out = _wrapped(input, pairs)
-    else:
-        out = _bordered(input, pairs, *_BORDERS[mode])
+    if mode != "circular":
+        count = len(pad) // 2
+        return _BORDERS[mode](input, *map(tuple, zip(*pairs[-count:], strict=True)))
+    out = _wrapped(input, pairs)
     # where nothing was joined, nothing was copied yet
     return out if any(p > 0 for pair in pairs for p in pair) else clone(out)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 from ..core import dtype as dt
+from ..core.lazily import np
 from .declare import composite
 from .fft import new_vector
 
@@ -19,15 +21,25 @@ def _build(name, count, periodic, value, dtype, device, requires_grad):
     if count == 1:
         values = [1.0]
     else:
-        n = count if periodic else count - 1
-        values = [value(k, n) for k in range(count)]
+        make = _values if count <= _KEPT else _values.__wrapped__
+        values = make(value, count, count if periodic else count - 1)
     return new_vector(values, dtype, device, requires_grad)
 
 
-def _cosines(coefficients):
+#: the longest windows that are remembered
+_KEPT = 1 << 14
+
+
+@functools.lru_cache(maxsize=64)
+def _values(value, count: int, n: int):
+    return value(np.arange(count, dtype=np.float64), n)
+
+
+@functools.lru_cache(maxsize=64)
+def _cosines(coefficients: tuple):
     """The sum of (-1)^i a_i cos(2 pi i k / n)."""
     def value(k, n):
-        return sum((-1) ** i * a * math.cos(2 * math.pi * i * k / n)
+        return sum((-1) ** i * a * np.cos(2 * math.pi * i * k / n)
                    for i, a in enumerate(coefficients))
     return value
 
@@ -36,20 +48,22 @@ def _triangle(k, n):
     return 1 - abs(2 * k / n - 1)
 
 
-def _kaiser(beta):
+@functools.lru_cache(maxsize=64)
+def _kaiser(beta: float):
     def value(k, n):
-        return bessel_i0(beta * math.sqrt(max(0.0, 1 - (2 * k / n - 1) ** 2))) / bessel_i0(beta)
+        bow = np.sqrt(np.maximum(0.0, 1 - (2 * k / n - 1) ** 2))
+        return bessel_i0(beta * bow) / bessel_i0(np.float64(beta))
     return value
 
 
-def bessel_i0(x: float) -> float:
-    """The modified Bessel function of order 0, by its series."""
-    total = term = 1.0
+def bessel_i0(x):
+    """The modified Bessel function of order 0 of an array, by its series."""
+    total = term = np.ones_like(x)
     k = 0
-    while term > 1e-17 * total:
+    while np.any(term > 1e-17 * total):
         k += 1
-        term *= (x / (2 * k)) ** 2
-        total += term
+        term = term * (x / (2 * k)) ** 2
+        total = total + term
     return total
 
 
@@ -119,7 +133,7 @@ def exponential(M, *, center=None, tau=1.0, sym=True, dtype=None, layout=None, d
         raise ValueError("Center must be None for symmetric windows")
 
     def value(k, n):
-        return math.exp(-abs(k - (n / 2 if center is None else center)) / tau)
+        return np.exp(-abs(k - (n / 2 if center is None else center)) / tau)
 
     return _signal("exponential", M, sym, value, dtype, layout, device, requires_grad)
 
@@ -128,7 +142,7 @@ def exponential(M, *, center=None, tau=1.0, sym=True, dtype=None, layout=None, d
 def cosine(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """Half a period of a sine."""
     def value(k, n):
-        return math.sin(math.pi * (k + 0.5) / (n + 1))
+        return np.sin(math.pi * (k + 0.5) / (n + 1))
 
     return _signal("cosine", M, sym, value, dtype, layout, device, requires_grad)
 
@@ -140,7 +154,7 @@ def gaussian(M, *, std=1.0, sym=True, dtype=None, layout=None, device=None, requ
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
 
     def value(k, n):
-        return math.exp(-((k - n / 2) / std) ** 2 / 2)
+        return np.exp(-((k - n / 2) / std) ** 2 / 2)
 
     return _signal("gaussian", M, sym, value, dtype, layout, device, requires_grad)
 
@@ -160,7 +174,8 @@ def general_cosine(M, *, a, sym=True, dtype=None, layout=None, device=None, requ
         raise TypeError("Coefficients must be a list/tuple")
     if not a:
         raise ValueError("Coefficients cannot be empty")
-    return _signal("general_cosine", M, sym, _cosines(a), dtype, layout, device, requires_grad)
+    return _signal("general_cosine", M, sym, _cosines(tuple(a)), dtype, layout, device,
+                   requires_grad)
 
 
 @composite(where="signal.windows")

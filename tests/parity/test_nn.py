@@ -267,3 +267,17 @@ def test_clipping_gradients(norm_type):
 
     for ours, theirs in zip(clipped(flambeau), clipped(torch), strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"padding": 1}, {"stride": 2}, {"dilation": 2, "padding": 2},
+    {"stride": (2, 1), "padding": (0, 2)}])
+def test_patches_and_back(options):
+    image = torch.randn(2, 3, 9, 8)
+    for _ in range(2):
+        theirs = torch.nn.functional.unfold(image, (3, 2), **options)
+        ours = flambeau.nn.functional.unfold(flambeau.tensor(image.numpy()), (3, 2), **options)
+        assert torch.equal(torch.tensor(ours.numpy()), theirs)
+        theirs = torch.nn.functional.fold(theirs, (9, 8), (3, 2), **options)
+        ours = flambeau.nn.functional.fold(ours, (9, 8), (3, 2), **options)
+        torch.testing.assert_close(torch.tensor(ours.numpy()), theirs)

@@ -1,8 +1,8 @@
 """Ways in, by CPython's calling convention: functions and methods, and what they lead to.
 
-Forms of one and two operands ("1", "2") take exactly those; views, reductions and what is done in
-place ("v", "s", "i") take a tensor and whatever follows it. All else is handed to the Python front
-as it came.
+Forms of one and two operands ("1", "2") take exactly those; views, reductions, what is done in
+place and what may be given by name ("v", "s", "i", "n") take a tensor and whatever follows it. All
+else is handed to the Python front as it came.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from ..front_parts import WORDS
 from . import FORMS
 from .calls import CALLS
+from .named import named
 from .words import at
 
 _PASSED = "ptr %args, i64 %n, ptr %names"
-_FRONT = {"v": "view", "s": "reduce", "i": "place"}
+_FRONT = {"v": "placed_v", "s": "reduce", "i": "place", "n": "placed_n"}
 
 
 def ways_in() -> str:
@@ -21,6 +22,7 @@ def ways_in() -> str:
     return ("\n; the function forms: the first argument is the tensor\n"
             + "".join(_function_of_rest(form) for form in _FRONT)
             + "".join(_method_of_rest(form) for form in _FRONT) + _OTHERWISE
+            + named({"v": "view", "n": "otherwise_of"})
             + _exactly("1", 1, "") + _exactly("1", 0, "_of") + _exactly("2", 2, "")
             + _exactly("2", 1, "_of") + _NEXT_SEQUENCE + CALLS)
 

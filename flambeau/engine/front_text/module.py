@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..front_parts import EXTERNAL, GLOBALS, INFERRING, offsets
 from . import FORMS
+from .again import again
 from .binary import binary
 from .change import change
 from .common import common, fresh
@@ -22,7 +23,7 @@ def module_text(node: type) -> str:
                      for form, count in FORMS.items())
     return (_names("global i64 0", f"global [{INFERRING} x i64] zeroinitializer") + tables
             + common(t, n) + unary(t, g) + binary(t, g) + view(t) + reduce(t, g) + change(t)
-            + place(t, g) + fresh(g) + ways_in() + entries())
+            + again(t) + place(t, g) + fresh(g) + ways_in() + entries())
 
 
 def ternary_text(node: type) -> str:

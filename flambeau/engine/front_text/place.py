@@ -1,14 +1,15 @@
 """The front of what changes a tensor in place: x.add_(y), x.relu_(), x.fill_(0), x.copy_(y).
 
 Plans are found by the tensor's signature, and by that or the type of what is beside it. Of the
-context, the third word says what the kernel reads (ALONE, BESIDE, INSTEAD), and the sixth what is
-beside the tensor if nothing is given: the 0 of x.zero_(). Only what records no step is done here.
+context, the third word says what the kernel reads (ALONE, BESIDE, INSTEAD, MANY), and the sixth
+what is beside the tensor if nothing is given: the 0 of x.zero_(). Only what records no step is done
+here. Calls of more arguments, or of such by name, are those of `again`.
 """
 
 from __future__ import annotations
 
 from ..front_parts import VERSION_AT, WORDS
-from . import ALONE, INSTEAD
+from . import ALONE, INSTEAD, MANY, VALUED
 from .fragments import LAUNCH, NUMBER, PACKED_AT, find, phis, pointer, released
 from .words import at
 
@@ -16,14 +17,32 @@ from .words import at
 def place(t: dict, g: dict) -> str:
     return f"""
 define internal ptr @place(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names) noinline {{
-  %plain = icmp eq ptr %names, null
   %follow = load ptr, ptr @g_follow
   %untraced = icmp eq ptr %follow, null
-  %usual = and i1 %plain, %untraced
-  br i1 %usual, label %typed, label %slow
+  br i1 %untraced, label %typed, label %slow
 typed:
   %ok = call i1 @is_tensor(ptr %x)
-  br i1 %ok, label %operands, label %slow
+  br i1 %ok, label %counted, label %slow
+counted:
+{at("%context", "%ctx", 16, "i64")}
+  %reads = and i64 %context, {VALUED - 1}
+  %several = icmp eq i64 %reads, {MANY}
+  %named = icmp ne ptr %names, null
+  %further_on = icmp ugt i64 %n, 1
+  %either = or i1 %several, %named
+  %much = or i1 %either, %further_on
+  br i1 %much, label %many, label %operands
+many:
+  %valued = icmp uge i64 %context, {VALUED}
+  %again = call ptr @again(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names, i1 %valued)
+  %known = icmp ne ptr %again, null
+  br i1 %known, label %answered, label %unknown
+answered:
+  ret ptr %again
+unknown:
+  %wrong = call ptr @PyErr_Occurred()
+  %right = icmp eq ptr %wrong, null
+  br i1 %right, label %slow, label %failed
 {_operands()}
 {_lookup(t)}
 {_loose(t)}
@@ -41,7 +60,7 @@ def _operands() -> str:
     return f"""
 operands:
   %none = load ptr, ptr @g_none
-{at("%reads", "%ctx", 16, "i64")}{at("%implied", "%ctx", 40)}
+{at("%implied", "%ctx", 40)}
   %alone = icmp eq i64 %reads, {ALONE}
   %unsaid = icmp eq ptr %implied, null
   switch i64 %n, label %slow [ i64 0, label %nothing
@@ -53,7 +72,7 @@ given:
   %first = load ptr, ptr %args
   %said = xor i1 %unsaid, true
   %surplus = or i1 %alone, %said
-  br i1 %surplus, label %slow, label %lookup
+  br i1 %surplus, label %many, label %lookup
 """
 
 
