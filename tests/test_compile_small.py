@@ -3,8 +3,8 @@
 import pytest
 
 import flambeau as torch
-from flambeau.compiler import api
-from flambeau.compiler.api import SMALLEST
+from flambeau.compiler import compiled as module
+from flambeau.compiler.compiled import SMALLEST
 
 
 @pytest.fixture(autouse=True)
@@ -106,8 +106,9 @@ def test_a_script_that_is_never_played_is_seldom_written(monkeypatch):
     """And one that would be is written again soon."""
     f = torch.compile(lambda x, factor: (x * factor).sum(), fullgraph=True)
     scripts, x = [], torch.ones(3)
-    write = api.scripts()
-    monkeypatch.setattr(api, "scripts", lambda: lambda *args: scripts.append(args) or write(*args))
+    write = module.scripts()
+    monkeypatch.setattr(
+        module, "scripts", lambda: lambda *args: scripts.append(args) or write(*args))
     for k in range(200):
         assert f(x, k + 0.5).item() == 3 * (k + 0.5)
     assert len(scripts) < 32

@@ -58,7 +58,7 @@ def test_errors_of_stances():
         compiler.set_stance("force_eager", force_backend="eager")
     with pytest.raises(RuntimeError, match="cannot change how it is compiled"):
         torch.compile(lambda x: compiler.set_stance("force_eager"))(torch.ones(1))
-    assert compiler.set_stance.current == "default"
+    assert compiler.Compiled.stance == "default"
 
 
 def test_marks():

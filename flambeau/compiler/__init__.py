@@ -1,5 +1,8 @@
 """compile: the same program, faster; never another meaning.
 
+    compiled   a function, and which of its calls are traced, played or run eagerly
+    habits     kinds of calls that are too rare to be learnt
+    worth      what a program saves, and whether that is more than tracing costs
     trace      real Python on traced tensors, hop by hop through known paths
     knowing    what calls on a path are known by
     capture    an unknown path: ops run for real and are recorded
@@ -27,7 +30,6 @@
 from __future__ import annotations
 
 from .api import (
-    Compiled,
     allow_in_graph,
     assume_constant_result,
     compile,
@@ -46,6 +48,7 @@ from .api import (
     set_stance,
     substitute_in_graph,
 )
+from .compiled import Compiled
 
 __all__ = ["Compiled", "allow_in_graph", "assume_constant_result", "compile", "compile_in_place",
            "cudagraph_mark_step_begin", "disable", "explain", "get_default_backend", "is_compiling",

@@ -21,7 +21,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor, nn
 
-from ..compiler.api import Compiled
+from ..compiler.compiled import Compiled
 from ..compiler.script import Given, Made, Run, flatten
 from .graph import mapped
 from .image import Image, NativeError
