@@ -331,6 +331,8 @@ def backward_name(op) -> str:
 
 
 def default_name(op) -> str:
-    words = op.name.split("_") if getattr(op, "where", "") != "linalg" else [
-        "linalg", *op.name.split("_")]
+    # The way back to an operand is an op that is named after it by number; its own has none.
+    name = op.name.replace("_backward0", "_backward").replace("_backward1", "_backward")
+    words = name.split("_") if getattr(op, "where", "") != "linalg" else [
+        "linalg", *name.split("_")]
     return "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"

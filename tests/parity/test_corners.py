@@ -172,6 +172,14 @@ def the_compiled_core_and_loaders_by_their_private_names(t):
 
 
 @corner
+def steps_back_through_a_gradient(t):
+    x = t.tensor([0.3, -0.2], requires_grad=True)
+    for f in (t.tanh, t.sigmoid, t.nn.functional.gelu, t.nn.functional.softplus):
+        (g,) = t.autograd.grad((f(x) * t.arange(1.0, 3.0)).sum(), x, create_graph=True)
+        yield g
+
+
+@corner
 def angles_at_the_origin(t):
     x = t.tensor([0.0, 0.0, -1.0, 2.0], requires_grad=True)
     y = t.tensor([0.0, 1.0, 0.0, 3.0], requires_grad=True)
