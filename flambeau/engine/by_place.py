@@ -38,5 +38,5 @@ def placed_forms(op: Op, function, method) -> tuple:
     if method is not None:
         if method is not function:  # one that does not take `out=`, or by another way
             _, context = fronts.adopt(method, {}, "n", op.name, op.doc, names=names)
-        method = fronts.method(context, "n", op.method, op.doc) or method
+        method = fronts.method(context, "n", str(op.method), op.doc) or method
     return function and native, method

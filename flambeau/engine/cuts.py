@@ -53,7 +53,7 @@ def _plain(given: tuple) -> tuple | None:
 
 def _of_size(sig, size: int | tuple, dim: int = 0):
     """(name of the step, dimension, sizes) of parts of one size, or of sizes that are given."""
-    if type(size) is tuple:
+    if isinstance(size, tuple):
         return "SplitWithSizesBackward0", dim % sig.rank, size
     n = sig.shape[dim]
     sizes = [min(size, n - start) for start in range(0, n, size)] if n else [0]

@@ -186,5 +186,5 @@ def indexed_front(op: Indexed):
         return recorded(plan.transposed(g), label, (g,), lambda gg: [forward(gg, plan.bound)])
 
     front.__name__, front.__doc__ = op.name, op.doc
-    front.made = made  # for who knows another way to the result
+    vars(front)["made"] = made  # for who knows another way to the result
     return front

@@ -3,6 +3,8 @@ back, where what all see at one place of a patch is added to the image under suc
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..core.device import CPU
 from ..devices.cpu.remember import remembered
 from ..devices.cpu.routines import NATIVE
@@ -57,7 +59,7 @@ def _adding(columns: Signature, size, kernel, dilation, padding, stride) -> tupl
         *images.strides[:-2], stride[0] * row, stride[1]))
     given = signature(columns.dtype, (*planes, *counts), (
         *columns.strides[:-2], taps * blocks, counts[1], 1))
-    adding = registry["add"]
+    adding: Any = registry["add"]
     plan = pw.plan(adding, (seen, given), baked_defaults(adding), seen)
     steps = [((i * dilation[0] * row + j * dilation[1]) * itemsize,
               (i * kernel[1] + j) * blocks * itemsize)
