@@ -120,21 +120,36 @@ def test_a_script_that_is_never_played_is_seldom_written(monkeypatch):
     assert report_of(f).calls == calls  # Python was skipped
 
 
-@pytest.mark.parametrize(("ops", "played"), [(1, False), (8, True)])
-def test_there_is_hope_that_python_can_be_left_out(ops, played, monkeypatch):
+@pytest.mark.parametrize(("layers", "played"), [(1, False), (8, True)])
+def test_there_is_hope_that_python_can_be_left_out(layers, played, monkeypatch):
+    """The more functions of Python's there are, the more is gained."""
     monkeypatch.setenv("FLAMBEAU_CALM", "16")
-    weights = [torch.full((2,), 0.5 + k) for k in range(ops)]
+    model = torch.nn.Sequential(*[torch.nn.Tanh() for _ in range(layers)])
 
     @torch.compile
     def f(x):
-        for w in weights:
-            x = torch.tanh(x) * w if played else x * w
-        return x
+        return model(x) * 2
 
     x = torch.ones(2)
     for _ in range(60):
         assert torch.allclose(f(x), f.function(x))
     assert (f.calm.played > 20) is played and (f.small is None) is played
+
+
+@pytest.mark.parametrize("ops", [5, 16])
+def test_what_gains_nothing_is_not_played(ops, monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_CALM", "16")
+
+    @torch.compile
+    def f(x):
+        for _ in range(ops):
+            x = x * 0.5
+        return x
+
+    for _ in range(60):
+        assert f(torch.ones(2)).tolist() == [0.5 ** ops] * 2
+    assert f.calm.played == 0 and f.small is not None
+    assert "gain nothing" in str(torch.compiler.explain(f))
 
 
 def test_where_there_is_no_hope_little_work_is_done_eagerly(monkeypatch):

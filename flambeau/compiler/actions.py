@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.device import device
 from ..core.dtype import dtype
-from ..engine.modes import INFERENCE, inferring, infers, modes
+from ..engine.modes import mark_inferred, modes
 from ..engine.tensor import Size, Tensor, make, new
 from .again import call, made_again
 from .casting import recast, within
@@ -106,9 +106,6 @@ class Run:
     def play_again(self, player: Player, trained: list[Tensor]) -> bool:
         """Play it in one native call; False, and nothing done, if a tensor is another, or if one of
         the leaves that it trains has lost its gradient."""
-        if inferring:
-            return (self.replay.guards_hold() and all_have_gradients(trained)
-                    and self._played(player))
         made: list = []
         found = self.replay.run(
             [(k, s.get(player)) for k, s in self.moving] if self.moving else (), made)
@@ -116,6 +113,7 @@ class Run:
             return found != CHANGED and all_have_gradients(trained) and self._played(player)
         for k in self.variant.written:
             self.sources[k].get(player).mem.version += 1
+        mark_inferred(made)
         if self.rejoins:
             self.rejoin(player, found, [s.get(player) for s in self.sources], made)
         player.made.append(found)
@@ -140,9 +138,7 @@ class Run:
         made = program.run([x.ptr for x in outside], self.numbers)
         for k in variant.written:
             outside[k].mem.version += 1
-        if inferring and infers():
-            for mem in made:
-                mem.version = INFERENCE
+        mark_inferred(made)
         values = {}
         for k, sig, n, offset in self.inner:
             x = new(Tensor)

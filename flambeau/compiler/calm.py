@@ -68,8 +68,14 @@ class Calm:
             return [f"{self.played} calls without Python: all that it does is to call ops"]
         return [] if self.reason is None else [f"Python is not left out: {self.reason}"]
 
+    def is_in_vain(self) -> None:
+        """It would gain nothing."""
+        self.reason = "it would gain nothing"
+        self._wait_longer()
+
     def _wait_longer(self) -> None:
         self.calls, self.tries, self.wait = 0, 0, 2 * self.wait
+        self.ran = set()  # it takes long to look for all that it can reach
 
 
 @functools.cache

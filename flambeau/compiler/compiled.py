@@ -252,6 +252,9 @@ class Compiled:
                 writing.finish(result, [*held, *self.reach.tensors]))
             if not self.fullgraph:
                 written = self.calm.tried(written, writing)
+                if written and self.weighs and not writing.is_worth_it():
+                    self.calm.is_in_vain()
+                    written = False
                 if self.calm.tries == 0:
                     self.met = []  # nobody else may hold them
                     self.looks = self.weighs and not written

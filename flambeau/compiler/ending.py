@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sys import getrefcount
 from typing import Any
 
-from ..engine.modes import INFERENCE, inferring, infers
+from ..engine.modes import mark_inferred
 from ..engine.tensor import Tensor
 from .again import call, made_again
 from .capture import Capture
@@ -114,9 +114,7 @@ class Ending(Capture):
         made = program.run([x.ptr for x in outside[:program.outside]], self.numbers)
         for k in found.written:
             outside[k].mem.version += 1
-        if infers():
-            for mem in made:
-                mem.version = INFERENCE
+        mark_inferred(made)
         memory = dict(zip(program.results, made, strict=True))
         for k, result in found.live:
             x = self.values[k]
@@ -151,9 +149,7 @@ class Ending(Capture):
             return False
         for k in found.written:
             self.outside[k].mem.version += 1
-        if inferring and infers():
-            for mem in made:
-                mem.version = INFERENCE
+        mark_inferred(made)
         if found.wanting and stop.reverse.parts:
             attach_reverse(self, step, found, made)
         if found.bases:

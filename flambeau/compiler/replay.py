@@ -41,7 +41,6 @@ class Replay:
     def __init__(self, program, guarded, cells, fixed: dict, grads, kept, numbers):
         self.program, self.numbers = program, numbers
         self.handed = [value for value, *_ in kept]
-        self.guarded, self.cells = guarded, cells
         program.prepare()
         first = 2 + len(program.results)
         place = {id(x): first + k for k, x in fixed.items() if k < program.outside}
@@ -78,11 +77,6 @@ class Replay:
         self.native = play()
         self.first = first
         self.is_patient = False     # whether the call is made with Python if a check fails
-
-    def guards_hold(self) -> bool:
-        """The same comparisons in Python."""
-        return all(x.sig is sig and x.node is node for x, sig, node in self.guarded) and all(
-            cell.cell_contents is value for cell, value in self.cells)
 
     def run(self, moving, made: list) -> dict | int:
         """Run on tensors (place among the inputs, tensor) that are not fixed; the values handed

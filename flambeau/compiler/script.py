@@ -38,6 +38,7 @@ from .search import everything
 from .shortcut import shortcut
 from .sources import SOURCES, Fixed, Fresh, Given, Made, Overlaps, Player
 from .witness import Witness
+from .worth import played
 
 __all__ = ["Given", "Made", "Run", "Script", "flatten"]
 
@@ -261,6 +262,11 @@ class Script:
             return False
         self._prepare()
         return self.is_wanted or self._fails_early()
+
+    def is_worth_it(self) -> bool:
+        """Whether it is likely to take less time to play it than to run eagerly."""
+        steps = [action.step for action in self.actions if type(action) in (Run, Again)]
+        return played(steps, self.witness.frames, self.short is not None) > 0
 
     def _fails_early(self) -> bool:
         """Whether an index that is out of bounds is seen while nothing has been done.

@@ -10,7 +10,7 @@ from ..core import device as places
 from ..devices.cpu.assembly.settle_words import EMPTY, FAILED
 from ..devices.cpu.memory import allocate
 from ..engine.eager import module_changes
-from ..engine.modes import inferring, modes
+from ..engine.modes import inferring, mark_inferred, modes
 from ..engine.node import Hooked
 from ..engine.tensor import Tensor
 from .actions import Call
@@ -52,7 +52,7 @@ def shortcut(script):
 
     def again(args):
         if modes.grad is not grad or module_changes[0] != changes or casting() != cast or (
-                places._Default.value is not device or inferring or len(args) != len(expected) or (
+                places._Default.value is not device or len(args) != len(expected) or (
                 Hooked.leaves and goes_back)):
             return None
         for x, (its, state) in zip(args, expected):
@@ -77,6 +77,8 @@ def shortcut(script):
             made.append(allocate(sizes[len(made)]))
         for x in written:
             x.mem.version += 1
+        if inferring:
+            mark_inferred(made)
         if outside is not None:
             first.rejoin(Player(args, ()), {value: values[0]},
                          [args[k] if x is None else x for x, k in outside], made)

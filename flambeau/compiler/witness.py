@@ -49,6 +49,8 @@ class Witness:
         self.codes, self.reason = codes, unsure
         self.ran: set[CodeType] = set()         # code that is not the library's
         self.trusted: set[CodeType] = set()
+        self.frames = 0     # calls of functions that run in eager too
+        self.counted: set[CodeType] = set()
         if any(_IMPORT in code.co_code[::2] for code in codes):
             self.against("something is imported")
 
@@ -72,6 +74,7 @@ class Witness:
         if event == "call":
             if code not in self.ran and code not in self.trusted:
                 self._meet(code, frame)
+            self.frames += code in self.counted
         elif event == "c_call" and code in self.ran and not _computes(what):
             self.against(f"{getattr(what, '__name__', 'something')} is called")
 
@@ -81,8 +84,11 @@ class Witness:
         if code not in self.codes and ((by_us and _helps(code.co_filename)) or _is_trusted(
                 code.co_filename, code.co_name, frame.f_globals.get("__name__"))):
             self.trusted.add(code)
+            if basename(dirname(code.co_filename)) == "modules":
+                self.counted.add(code)
             return
         self.ran.add(code)
+        self.counted.add(code)
         if code not in self.codes:
             self.against(f"{code.co_name} is called, which may do anything "
                          f"({basename(code.co_filename)}:{code.co_firstlineno})")

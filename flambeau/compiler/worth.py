@@ -23,6 +23,9 @@ _STEP = 1.6         # what going back takes for each call otherwise
 _WAY_BACK = 5.0     # and to set out
 _INSIDE = 1.0       # a call that another one is made of
 _LOOP = 0.05        # a loop that is part of another one
+_ROUTINE = 0.3      # what finds a routine in eager
+_FRAME = 0.3        # a function of Python's that is left out
+_SCRIPT = (3.0, 0.3)    # a call without Python; in one short function
 _ELEMENT = 1e-4     # and does not go through memory
 
 
@@ -46,3 +49,11 @@ def worth_of(step) -> float:
     if any(result.wants for result in step.final()):
         saved += _STEP * max(len(path), len(launches)) - _GRAPH
     return saved - writes - _SEGMENT - _OP * len(path)
+
+
+def played(steps, frames: int, is_short: bool) -> float:
+    """The same of segments that are played without Python, of so many functions."""
+    routines = sum(isinstance(launch, Launch) and launch.kernel is None for step in steps
+                   for launch in step.chain.launches.first(step.end))
+    return (sum(map(worth_of, steps)) + _ROUTINE * routines + _FRAME * frames
+            - _SCRIPT[is_short])

@@ -119,6 +119,13 @@ def infers() -> bool:
     return bool(inferring) and threading.get_ident() in inferring
 
 
+def mark_inferred(memory) -> None:
+    """Say of memory just taken that it is inference mode's, if that is on."""
+    if inferring and infers():
+        for mem in memory:
+            mem.version = INFERENCE
+
+
 class _Leaving:
     """Dies with its thread, whose number the system may then give to another."""
 
