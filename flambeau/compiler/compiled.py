@@ -111,14 +111,14 @@ class Compiled:
         if eager.tracers or (self.aside and self._passes()) or (odd_threads and is_watched()) or (
                 not self.claim(False)):  # another thread is in it
             return self.function(*args, **kwargs)
-        calm = self.calm
         try:
             short = self.short
-            if short is not None and not (kwargs or self.verify):
+            if short is not None and not kwargs:
                 found = short(args)
                 if found is not None:
-                    calm.played += 1
+                    self.calm.played += 1
                     return found[0]
+            calm = self.calm
             if self.fullgraph or self.scripts or calm.calls >= calm.wait:
                 return self._whole(args, kwargs)
             return self._traced(args, kwargs)
@@ -181,8 +181,9 @@ class Compiled:
         return True
 
     def _lead(self, scripts: list) -> None:
-        """Try the first of these before any other."""
-        self.scripts, self.short = scripts, scripts[0].short if scripts else None
+        """Try the first of these before any other, once nothing is verified any more."""
+        self.scripts = scripts
+        self.short = scripts[0].short if scripts and not self.verify else None
 
     def _traced(self, args, kwargs, writing=None):
         """A call on traced tensors; `writing`: a script that it is written down as."""
@@ -233,6 +234,7 @@ class Compiled:
         self.idle.append(tracer)
         if self.verify:
             self.verify -= 1
+            self._lead(self.scripts)
         if tracer.captured or tracer.ends is not None or self.kind is not None or report.twice:
             self._learn(tracer, args, kwargs)
         if writing is not None:
