@@ -13,7 +13,7 @@ import sys
 
 from ..devices.switches import switch
 
-#: and so many in a row are tried: what one call has met is known to the next
+#: calls in a row that are tried: what one has met is known to the next
 TRIES = 5
 #: of so many calls with Python, and those that were made without it, a third must be such
 MISSED = 64

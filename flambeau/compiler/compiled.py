@@ -1,5 +1,4 @@
-"""A function whose op calls run as programs: which of its calls are traced, played, or run eagerly.
-"""
+"""A compiled function: which of its calls are traced, played without Python, or run eagerly."""
 
 from __future__ import annotations
 
@@ -76,6 +75,7 @@ class Compiled:
         self.roots: dict = {}    # paths, by what autocast does
         self.report = Report(getattr(self.function, "__name__", type(self.function).__name__))
         self.apart: list = []    # (kind of call, its paths) that parted from those on the way
+        self.way: Any = None     # the kind of the call that is written down
         self.scripts: list[Any] = []  # the one played last comes first
         self.short: Any = None   # that one in a function, see shortcut.py
         self.calm = Calm()       # whether calls are to be made without Python that need not be
@@ -111,14 +111,14 @@ class Compiled:
         if eager.tracers or (self.aside and self._passes()) or (odd_threads and is_watched()) or (
                 not self.claim(False)):  # another thread is in it
             return self.function(*args, **kwargs)
-        calm = self.calm
         try:
             short = self.short
-            if short is not None and not (kwargs or self.verify):
+            if short is not None and not kwargs:
                 found = short(args)
                 if found is not None:
-                    calm.played += 1
+                    self.calm.played += 1
                     return found[0]
+            calm = self.calm
             if self.fullgraph or self.scripts or calm.calls >= calm.wait:
                 return self._whole(args, kwargs)
             return self._traced(args, kwargs)
@@ -181,10 +181,12 @@ class Compiled:
         return True
 
     def _lead(self, scripts: list) -> None:
-        """Try the first of these before any other."""
-        self.scripts, self.short = scripts, scripts[0].short if scripts else None
+        """Try the first of these before any other, once nothing is verified any more."""
+        self.scripts = scripts
+        self.short = scripts[0].short if scripts and not self.verify else None
 
     def _traced(self, args, kwargs, writing=None):
+        """A call on traced tensors; `writing`: a script that it is written down as."""
         report = self.report
         if report.captured and writing is None and self._puts_off(args, kwargs):
             return self._eagerly(args, kwargs)
@@ -194,8 +196,7 @@ class Compiled:
         if root is None:
             root = self.roots[cast] = Step()
         if writing is not None:
-            kind = writing.kind(self.trained)
-            root = next((own for other, own in self.apart if other == kind), root)
+            root = self._root_of(writing, root)
         tracer = self.idle.pop() if self.idle else Tracer()
         tracer.begin(root, report, writing, self.verify, cast)
         if self.looks:
@@ -212,9 +213,8 @@ class Compiled:
             tracer.trace_all(self._reached())
         if writing is not None:
             tracer.trace_on(writing.gradients.reach(self.reach.tensors))
-        eager.trace_with(tracer)
-        if writing is not None:
             gradient_watchers.append(writing.gradients.watch)
+        eager.trace_with(tracer)
         finished = False
         try:
             watched = writing is not None and not self.fullgraph
@@ -234,6 +234,23 @@ class Compiled:
         self.idle.append(tracer)
         if self.verify:
             self.verify -= 1
+            self._lead(self.scripts)
+        if tracer.captured or tracer.ends is not None or self.kind is not None or report.twice:
+            self._learn(tracer, args, kwargs)
+        if writing is not None:
+            self._wrote(writing, tracer, result, held)
+        elif not self.fullgraph:
+            self.calm.went(tracer.captured)
+        return result
+
+    def _root_of(self, writing, root: Step) -> Step:
+        """Where the paths begin that calls of this kind take, if they parted from others."""
+        self.way = writing.kind(self.trained)
+        return next((own for other, own in self.apart if other == self.way), root)
+
+    def _learn(self, tracer: Tracer, args, kwargs) -> None:
+        """How a call went decides how the next ones are made."""
+        report, habits = self.report, self.habits
         if tracer.captured:
             report.captured += 1
             self.looks = self.weighs and not self.verify
@@ -241,38 +258,36 @@ class Compiled:
             self._weigh(args, tracer.ends)
             tracer.ends = None
         if tracer.captured or self.kind is not None:
-            self.habits.took(
-                self.kind or kind_of(args, kwargs, self.habits.closely), tracer.captured)
+            habits.took(self.kind or kind_of(args, kwargs, habits.closely), tracer.captured)
         if tracer.captured or report.twice:
             self._lose_patience()
-        if writing is not None:
-            self.met = [*writing.met, *held]
-            self.trained = writing.trained or self.trained
-            written = tracer.script is not None and (
-                writing.finish(result, [*held, *self.reach.tensors]))
-            if not self.fullgraph:
-                written = self.calm.tried(written, writing)
-                if written and self.weighs and not writing.is_worth_it():
-                    self.calm.is_in_vain()
-                    written = False
-                if self.calm.tries == 0:
-                    self.met = []  # nobody else may hold them
-                    self.looks = self.weighs and not written
-            if written:  # others that were for modules as they were before never hold again
-                others = [s for s in self.scripts if s.changes == writing.changes]
-                self._lead([writing, *others[:SCRIPTS - 1]])
-            elif self.fullgraph:
-                self._unwritten(writing, kind, tracer.captured)
-        elif not self.fullgraph:
-            self.calm.went(tracer.captured)
-        return result
 
-    def _unwritten(self, script, kind, is_new: bool) -> None:
+    def _wrote(self, script, tracer: Tracer, result, held) -> None:
+        """A call was written down; `held`: tensors of known numbers that it made."""
+        calm = self.calm
+        self.met = [*script.met, *held]
+        self.trained = script.trained or self.trained
+        written = tracer.script is not None and script.finish(result, [*held, *self.reach.tensors])
+        if not self.fullgraph:
+            written = calm.tried(written, script)
+            if written and self.weighs and not script.is_worth_it():
+                calm.is_in_vain()
+                written = False
+            if calm.tries == 0:
+                self.met = []  # nobody else may hold them
+                self.looks = self.weighs and not written
+        if written:  # others that were for modules as they were before never hold again
+            others = [s for s in self.scripts if s.changes == script.changes]
+            self._lead([script, *others[:SCRIPTS - 1]])
+        elif self.fullgraph:
+            self._unwritten(script, tracer.captured)
+
+    def _unwritten(self, script, is_new: bool) -> None:
         """A call with fullgraph=True cannot be made again without Python, now or ever."""
         if script.reason == ANOTHER_PATH:
             # The next call of this kind learns its path as a whole, and others keep theirs.
-            self.apart = [(kind, Step()), *(
-                row for row in self.apart if row[0] != kind)][:SCRIPTS]
+            self.apart = [(self.way, Step()), *(
+                row for row in self.apart if row[0] != self.way)][:SCRIPTS]
         elif script.effect is not None:
             if not is_new:
                 self._tell_of(script.effect)

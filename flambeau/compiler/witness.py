@@ -35,9 +35,9 @@ _NOT_TRUSTED = ("engine/shared_memory.py", "nn/modules/lazy.py", "nn/utils/param
 _SETTINGS, _CHOOSING = "engine/settings.py", ("set_", "use_")
 #: built-in functions that compute something from what they are given
 _COMPUTING = frozenset(getattr(builtins, name) for name in (
-    "abs", "all", "any", "ascii", "bin", "callable", "chr", "divmod", "getattr", "hasattr", "hash",
-    "hex", "id", "isinstance", "issubclass", "iter", "len", "max", "min", "next", "oct", "ord",
-    "pow", "repr", "round", "sorted", "sum"))
+    "abs", "all", "any", "ascii", "bin", "callable", "chr", "divmod", "getattr", "hasattr", "hex",
+    "isinstance", "issubclass", "iter", "len", "max", "min", "next", "oct", "ord", "pow", "repr",
+    "round", "sorted", "sum"))
 _CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, int, float, complex, bool, range)
 _IMPORT = opcode.opmap["IMPORT_NAME"]
 
