@@ -59,9 +59,10 @@ def shortcut(script):
             return None
         if (autocast.active or dtypes._Default.value is not cast) and casting() != cast:
             return None
-        for x, (its, state) in zip(args, expected):
-            if not isinstance(x, Tensor) or x.sig is not its or state_of(x) != state:
-                return None
+        if args:
+            for x, (its, state) in zip(args, expected):
+                if not isinstance(x, Tensor) or x.sig is not its or state_of(x) != state:
+                    return None
         if (bound and changed(bound)) or (scalars and differ(scalars)):
             return None
         if numbers:

@@ -155,7 +155,7 @@ class Optimizer:
             self._opt_called = True
             before, after = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks
             if not (before or after or _global_pre_hooks or _global_post_hooks):
-                return step(self, *args, **kwargs)
+                return step(self, *args, **kwargs) if args or kwargs else step(self)
             args = (self, *args)
             for hook in [*_global_pre_hooks.values(), *before.values()]:
                 changed = hook(self, args, kwargs)
