@@ -88,12 +88,11 @@ class RuleOptimizer(Optimizer):
             if params is not group["params"] or state is not self.state:
                 self.look_again(group, set())
                 continue
-            k = 0
             for update in updates:
                 if not (update.repeat(group) or self.update_together(update, group)):
-                    self.look_again(group, {id(p) for done in updates[:k] for p in done.members})
+                    before = updates[:updates.index(update)]
+                    self.look_again(group, {id(p) for done in before for p in done.members})
                     break
-                k += 1
             else:
                 if apart:
                     self.update_apart(apart, group)
