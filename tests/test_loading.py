@@ -94,6 +94,15 @@ def test_llvm_links_the_same_code():
     assert called(rest, ctypes.c_double, 1.0) == pytest.approx(1.0 % (1 / 3))
 
 
+def second_time(program: str) -> list[str]:
+    """The words that a process says which finds all code on disk."""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
 @ours
 def test_a_process_without_our_loader():
     program = """
@@ -110,14 +119,7 @@ for _ in range(3):
     f(x).backward()
 print(x.grad.sum().item(), "engine" in vars(jit().linker))
 """
-    said = []
-    for mine in (True, False):
-        for _ in range(2):  # the second finds all code on disk
-            done = subprocess.run(
-                [sys.executable, "-c", program.format(ours=mine)], capture_output=True, text=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-            assert done.returncode == 0, done.stderr
-        said.append(done.stdout.split())
+    said = [second_time(program.format(ours=mine)) for mine in (True, False)]
     assert said[0][0] == said[1][0]
     assert [engine for _, engine in said] == ["False", "True"]
 
@@ -133,3 +135,91 @@ def test_much_code_is_few_pieces_of_memory():
         torch.compile(lambda x, n=n: (x * n + n).tanh().sum(), fullgraph=True)(torch.ones(2, 3))
     if Loader.is_possible():
         assert pieces() - before < 30
+
+
+# -- what is known of the processor --------------------------------------------------------------
+
+@ours
+def test_llvm_stays_away_where_all_code_is_on_disk():
+    program = """
+import sys
+import flambeau as torch
+model = torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+@torch.compile(fullgraph={fullgraph})
+def step(x):
+    optimizer.zero_grad()
+    loss = model(x).square().sum()
+    loss.backward()
+    optimizer.step()
+    return loss
+for _ in range(3):
+    step(torch.ones(5, 3))
+maps = open("/proc/self/maps").read()
+print("libllvmlite" in maps, "libcrypto" in maps, "numpy" in sys.modules)
+"""
+    for fullgraph in (False, True):
+        assert second_time(program.format(fullgraph=fullgraph)) == ["False"] * 3
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """Who is the processor here, as a fake LLVM says; and how often that was asked."""
+    from flambeau.devices.cpu import processor
+
+    library, cpuinfo = tmp_path / "llvm.so", tmp_path / "cpuinfo"
+    library.write_bytes(b"LLVM")
+    cpuinfo.write_text("processor: 0\nmodel: 7\ncpu MHz: 1\nflags: avx2 fma\n")
+    monkeypatch.setenv("FLAMBEAU_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setattr(processor, "_CPUINFO", str(cpuinfo))
+    answers: list = []
+
+    def answer():
+        answers.append(processor.Processor("20.1", "x86_64", f"zen{len(answers)}", "+avx2,-fma"))
+        return answers[-1]
+
+    def ask(path=str(library)):
+        return processor.known(path, answer).cpu
+
+    ask.library, ask.cpuinfo, ask.kernels = library, cpuinfo, tmp_path / "kernels"
+    return ask
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@linux
+def test_a_processor_is_asked_for_once(asked):
+    assert [asked(), asked(), asked()] == ["zen0"] * 3
+    asked.cpuinfo.write_text("processor: 1\nmodel: 7\ncpu MHz: 2\nflags: avx2 fma\n")
+    assert asked() == "zen0"
+
+
+@linux
+def test_another_processor_or_another_llvm_is_asked_for_again(asked):
+    assert asked() == "zen0"
+    same = asked.cpuinfo.read_text()
+    asked.cpuinfo.write_text(same.replace("fma", "fma avx512f"))
+    assert [asked(), asked()] == ["zen1"] * 2
+    asked.cpuinfo.write_text(same)
+    assert asked() == "zen0"
+    asked.library.write_bytes(b"LLVM of another version")
+    assert [asked(), asked()] == ["zen2"] * 2
+
+
+@linux
+def test_what_is_kept_of_a_processor_is_not_believed_when_damaged(asked):
+    assert asked() == "zen0"
+    (entry,) = asked.kernels.iterdir()
+    entry.write_bytes(entry.read_bytes().replace(b"zen0", b"zen9"))
+    assert [asked(), asked()] == ["zen1"] * 2
+
+
+@linux
+def test_where_nothing_is_known_of_a_processor_llvm_is_asked_each_time(asked):
+    assert [asked(None), asked(None)] == ["zen0", "zen1"]
+    asked.cpuinfo.write_text("processor: 0\nhart: 0\n")
+    assert [asked(), asked()] == ["zen2", "zen3"]
+    asked.cpuinfo.unlink()
+    assert asked() == "zen4"
+    assert not list(asked.kernels.glob("*"))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
-
 import flambeau
 from flambeau import Tensor
 
+from ..core.lazily import np
 from ..engine.backward import grad
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import copy
 import ctypes
-import hashlib
 import threading
 from array import array
 from collections.abc import Iterator
 from functools import cached_property
 
+from ..core.digest import digest
 from ..devices.cpu.bridge import function_at, jit, wrapper_ir
 from ..devices.cpu.compile import ADDRESSES, cache
 from ..devices.cpu.memory import allocate, pool_of, reserve, return_idle_pages
@@ -178,15 +178,15 @@ class Program:
         """The native function (table, where to say what failed, work)."""
         self._own_table([0] * self._before + self.foreign + self.routines)
         self.work = sum(work_of(step, self.sizes) for step in self.launches)
-        text, digest = ProgramText(self, False), hashlib.sha256()
+        text, known = ProgramText(self, False), digest()
         for piece in text.pieces():  # all of it is there at once only if it has to be compiled
-            digest.update(piece.encode())
-        name = f"program_{digest.hexdigest()[:24]}"
+            known.update(piece.encode())
+        name = f"program_{known.hexdigest()[:24]}"
         add = jit().publish
         for symbol, address in text.called.items():
             add(symbol, address)
         wrapper, self.entry = loaded(
-            cache().key(f"{name} {digest.hexdigest()}"), (f"{name}_py", name),
+            cache().key(f"{name} {known.hexdigest()}"), (f"{name}_py", name),
             lambda: self.ir()[0].replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False))
         self._forget()
         return function_at(wrapper, name)

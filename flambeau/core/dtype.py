@@ -270,6 +270,11 @@ def can_cast(source: dtype, target: dtype) -> bool:
 # -- limits ------------------------------------------------------------------------------------
 
 
+#: of a floating point dtype: bits of the fraction and of the exponent, and decimal digits
+_FORMATS = {"bfloat16": (7, 8, 2), "float16": (10, 5, 3), "float32": (23, 8, 6),
+            "float64": (52, 11, 15)}
+
+
 class finfo:
     """Limits of a floating point dtype.
 
@@ -287,14 +292,11 @@ class finfo:
                             "Use torch.iinfo to handle 'torch.finfo'")
         real = given.to_real()
         self.dtype, self.bits = real.name, real.itemsize * 8
-        if real is bfloat16:
-            self.eps, self.max, self.tiny = 2.0**-7, (2 - 2.0**-7) * 2.0**127, 2.0**-126
-            self.resolution, self.smallest_subnormal = 0.01, 2.0**-133
-        else:
-            info = np.finfo(real.numpy)
-            self.eps, self.max, self.tiny = float(info.eps), float(info.max), float(info.tiny)
-            self.resolution = float(f"1e-{info.precision}")
-            self.smallest_subnormal = float(info.smallest_subnormal)
+        fraction, exponent, digits = _FORMATS[real.name]
+        largest = 2 ** (exponent - 1) - 1
+        self.eps, self.resolution = 2.0**-fraction, float(f"1e-{digits}")
+        self.max, self.tiny = (2 - self.eps) * 2.0**largest, 2.0 ** (1 - largest)
+        self.smallest_subnormal = self.tiny * self.eps
         self.min, self.smallest_normal = -self.max, self.tiny
 
     def __repr__(self) -> str:
@@ -316,9 +318,9 @@ class iinfo:
         if type.kind not in "iu":
             raise TypeError(f"torch.iinfo() requires an integer input type, got {type}. "
                             "Use torch.finfo to handle 'torch.iinfo'")
-        info = np.iinfo(type.numpy)
-        self.dtype, self.bits = type.name, info.bits
-        self.min, self.max = int(info.min), int(info.max)
+        self.dtype, self.bits = type.name, type.itemsize * 8
+        signed = type.kind == "i"
+        self.min, self.max = -signed << (self.bits - 1), (1 << (self.bits - signed)) - 1
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"

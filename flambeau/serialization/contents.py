@@ -9,8 +9,6 @@ import sys
 from abc import ABC, abstractmethod
 from typing import Any
 
-import numpy
-
 import flambeau
 from flambeau import TypedStorage, UntypedStorage
 
@@ -72,8 +70,10 @@ def swap_bytes(storage: UntypedStorage, dtype) -> None:
     """Turn elements of the other byte order into ours, in place."""
     width = dtype.itemsize // (2 if dtype.is_complex else 1)
     if width > 1:
-        array = numpy.frombuffer(memory_of(storage), f"u{width}")
-        array.flags.writeable and array.byteswap(inplace=True)
+        memory = memory_of(storage)
+        given = bytes(memory)
+        for k in range(width):
+            memory[k::width] = given[width - 1 - k::width]
 
 
 def foreign_order(order: str) -> bool:

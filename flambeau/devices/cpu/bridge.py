@@ -232,7 +232,7 @@ class Jit:
 
     def __init__(self) -> None:
         self.linker = Linker()
-        self.cpu, self.features = self.linker.cpu, self.linker.features
+        _, _, self.cpu, self.features = self.linker.processor
         has = self.linker.has
         self.bits = 512 if "avx512f" in has else 256 if "avx2" in has else 128
         self._publish_symbols()

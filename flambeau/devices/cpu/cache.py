@@ -8,15 +8,15 @@ or owned by somebody else only means that kernels are compiled again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
 
+from ...core.digest import SIZE, digest
 from ..switches import switch
 
 LIMIT_BYTES = 512 << 20
-_DIGEST, _DAY = 32, 86400
+_DAY = 86400
 _OURS = re.compile(r"[0-9a-f]{64}|\.new-.*")
 
 
@@ -45,9 +45,7 @@ def _private(path: str, flags: int) -> int:
 
 def seal(key: str, code: bytes) -> bytes:
     """What an entry begins with."""
-    digest = hashlib.sha256(key.encode())
-    digest.update(code)
-    return digest.digest()
+    return digest(key.encode(), code).digest()
 
 
 class Cache:
@@ -58,7 +56,7 @@ class Cache:
         self.stamp = stamp
 
     def key(self, text: str) -> str:
-        return hashlib.sha256(f"{self.stamp}\n{text}".encode()).hexdigest()
+        return digest(f"{self.stamp}\n{text}".encode()).hexdigest()
 
     def get(self, key: str) -> bytes | None:
         """The code kept under a key; None if there is none or it is damaged."""
@@ -68,14 +66,14 @@ class Cache:
         try:
             # Without a buffer all of it is read to where it stays.
             with open(path, "rb", buffering=0) as file:
-                digest, code = file.read(_DIGEST), file.read()
+                sealed, code = file.read(SIZE), file.read()
                 age = time.time() - os.fstat(file.fileno()).st_mtime
         except OSError:
             return None
         if age > _DAY:  # its time tells when it was last of use, to the day
             with contextlib.suppress(OSError):
                 os.utime(path)
-        return code if seal(key, code) == digest else None
+        return code if seal(key, code) == sealed else None
 
     def put(self, key: str, code: bytes) -> None:
         """Keep code under a key; a failure to write costs nothing but the next start."""

@@ -1,8 +1,9 @@
 """Object code into the process, and what LLVM says of the host.
 
-This is all of LLVM that a start with a warm cache needs, so it is called in llvmlite's library
-directly: importing llvmlite's Python side costs more than all the rest of the import, and waits
-until something has to be compiled. LLVM's own linker waits for code that `elf.py` cannot load.
+A start with a warm cache needs nothing of LLVM: `elf.py` loads the code, `processor.py` remembers
+what is known of the machine. Where it is asked, it is called in llvmlite's library directly:
+importing llvmlite's Python side costs more than all the rest of the import, and waits until
+something has to be compiled. LLVM's own linker waits for code that `elf.py` cannot load.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import sys
 
 from .elf import Loader, Unfit
+from .processor import Processor, known
 
 _LIBRARY = {"win32": "llvmlite.dll", "darwin": "libllvmlite.dylib"}.get(
     sys.platform, "libllvmlite.so")
@@ -46,15 +48,57 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-def _opened() -> ctypes.CDLL:
+def _library() -> str | None:
+    """The file of llvmlite's library, where it usually is."""
     package = importlib.util.find_spec("llvmlite")
     for folder in (package and package.submodule_search_locations) or ():
         path = os.path.join(folder, "binding", _LIBRARY)
         if os.path.exists(path):
-            return ctypes.CDLL(path)
-    from llvmlite.binding import ffi  # it lies elsewhere, or the error says what is missing
+            return path
+    return None
 
-    return ctypes.CDLL(ffi.lib._name)
+
+class _Llvm:
+    """LLVM's functions by name, and what they say."""
+
+    def __init__(self, path: str | None) -> None:
+        if path is None:
+            from llvmlite.binding import ffi  # it lies elsewhere, or the error says what is missing
+
+            path = ffi.lib._name
+        library = ctypes.CDLL(path)
+        for name, (result, *arguments) in _FUNCTIONS.items():
+            function = getattr(library, f"LLVMPY_{name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+
+    def __getattr__(self, name: str):
+        raise AttributeError(f"the linker uses no function {name!r} of LLVM")
+
+    def told(self, function, *arguments) -> str:
+        """What a function says through its last argument."""
+        text = _P()
+        result = function(*arguments, ctypes.byref(text))
+        try:
+            said = ctypes.string_at(text.value).decode() if text.value else ""
+        finally:
+            if text.value:
+                self.DisposeString(text)
+        if function.restype is _P:
+            if not result:
+                raise RuntimeError(f"LLVM cannot be used here: {said}")
+            return result
+        return said
+
+    def processor(self) -> Processor:
+        """What it is, and what it says of the host."""
+        number = self.GetVersionInfo()
+        features = filter(None, self.told(self.GetHostCPUFeatures).split(","))
+        return Processor(
+            version=".".join(str(number >> shift & 255) for shift in (16, 8, 0)),
+            triple=self.told(self.GetDefaultTargetTriple),
+            cpu=self.told(self.GetHostCPUName),
+            features=",".join(sorted(features, key=lambda f: f[1:])))
 
 
 def _address_in_process(name: str) -> int:
@@ -85,44 +129,22 @@ class Linker:
     """What is loaded, and what LLVM says of the host."""
 
     def __init__(self) -> None:
-        library = _opened()
-        for name, (result, *arguments) in _FUNCTIONS.items():
-            function = getattr(library, f"LLVMPY_{name}")
-            function.restype, function.argtypes = result, arguments
-            setattr(self, f"_{name}", function)
-        number = self._GetVersionInfo()
-        self.version = ".".join(str(number >> shift & 255) for shift in (16, 8, 0))
-        self.triple = self._told(self._GetDefaultTargetTriple)
-        self.cpu = self._told(self._GetHostCPUName)
-        self.features = ",".join(sorted(
-            filter(None, self._told(self._GetHostCPUFeatures).split(",")), key=lambda f: f[1:]))
-        self.has = frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
+        self._library = _library()
+        self.processor = known(self._library, lambda: self.llvm.processor())
+        self.has = self.processor.has
         self.symbols: dict[str, int] = {}   # what code may use by name, and where it is
         self._loader = Loader(self.find) if Loader.is_possible() else None
         self._loaded = 0
 
-    def __getattr__(self, name: str):
-        raise AttributeError(f"the linker has no function {name!r}")
-
-    def _told(self, function, *arguments) -> str:
-        """What a function says through its last argument."""
-        text = _P()
-        result = function(*arguments, ctypes.byref(text))
-        try:
-            said = ctypes.string_at(text.value).decode() if text.value else ""
-        finally:
-            if text.value:
-                self._DisposeString(text)
-        if function.restype is _P:
-            if not result:
-                raise RuntimeError(f"LLVM cannot be used here: {said}")
-            return result
-        return said
+    @functools.cached_property
+    def llvm(self) -> _Llvm:
+        """LLVM, from when it is needed."""
+        return _Llvm(self._library)
 
     def know_target(self) -> None:
         """Let LLVM know how code of this machine is made: before it compiles, or links."""
-        self._InitializeNativeTarget()
-        self._InitializeNativeAsmPrinter()
+        self.llvm.InitializeNativeTarget()
+        self.llvm.InitializeNativeAsmPrinter()
 
     @functools.cached_property
     def engine(self):
@@ -130,26 +152,26 @@ class Linker:
         self.know_target()
         made = self._made_engine()
         for name, address in self.symbols.items():
-            self._AddSymbol(name.encode(), address)
+            self.llvm.AddSymbol(name.encode(), address)
         return made
 
     def _made_engine(self):
-        triple = self.triple
-        target = self._told(self._GetTargetFromTriple, triple.encode())
+        _, triple, cpu, features = self.processor
+        target = self.llvm.told(self.llvm.GetTargetFromTriple, triple.encode())
         if os.name == "nt":
             triple += "-elf"  # the only format that the engine links there
-        machine = self._CreateTargetMachine(
-            target, triple.encode(), self.cpu.encode(), self.features.encode(), 2, b"default",
+        machine = self.llvm.CreateTargetMachine(
+            target, triple.encode(), cpu.encode(), features.encode(), 2, b"default",
             b"jitdefault", 0, 1, b"")
-        module = self._told(self._ParseAssembly, self._GetGlobalContext(), b"")
+        module = self.llvm.told(self.llvm.ParseAssembly, self.llvm.GetGlobalContext(), b"")
         own_memory = triple.startswith(("arm64", "aarch64"))  # code and data near each other
-        return self._told(self._CreateMCJITCompiler, module, machine, own_memory)
+        return self.llvm.told(self.llvm.CreateMCJITCompiler, module, machine, own_memory)
 
     def publish(self, name: str, address: int | None) -> None:
         """Let code that is loaded later call or use what is at an address, by name."""
         self.symbols[name] = address or 0
         if "engine" in vars(self):
-            self._AddSymbol(name.encode(), address)
+            self.llvm.AddSymbol(name.encode(), address)
 
     def find(self, name: str) -> int | None:
         """Where something is that code uses by name."""
@@ -179,12 +201,12 @@ class Linker:
                 f"{self._loaded:,} kernels and programs are loaded, and the system lets a process "
                 f"have no more than {limit:,} pieces of memory: vm.max_map_count. Fewer different "
                 "shapes and dtypes, or a new process, is what helps.")
-        file = self._CreateObjectFile(code, len(code))
-        self._MCJITAddObjectFile(self.engine, file)
-        self._DisposeObjectFile(file)
-        self._FinalizeObject(self.engine)
-        return [self._GetFunctionAddress(self.engine, name.encode()) for name in names]
+        file = self.llvm.CreateObjectFile(code, len(code))
+        self.llvm.MCJITAddObjectFile(self.engine, file)
+        self.llvm.DisposeObjectFile(file)
+        self.llvm.FinalizeObject(self.engine)
+        return [self.llvm.GetFunctionAddress(self.engine, name.encode()) for name in names]
 
     def variable(self, name: str) -> int:
         """The address of a variable in code that was loaded."""
-        return self.symbols.get(name) or self._GetGlobalValueAddress(self.engine, name.encode())
+        return self.symbols.get(name) or self.llvm.GetGlobalValueAddress(self.engine, name.encode())

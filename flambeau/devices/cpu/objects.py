@@ -29,7 +29,7 @@ def cache() -> Cache:
     sources = [os.path.join(folder, name)
                for folder, _, names in os.walk(os.path.dirname(os.path.dirname(__file__)))
                for name in names if name.endswith(".py")]
-    return Cache(f"{j.cpu} {j.features} llvm {j.linker.version} {stamp(*sources)}")
+    return Cache(f"{j.cpu} {j.features} llvm {j.linker.processor.version} {stamp(*sources)}")
 
 
 def addresses(key: str, names, build_ir, optimise: bool | str = False) -> list[int]:

@@ -30,7 +30,7 @@ _SHAPES = {
 
 def many_registers() -> bool:
     """Whether there are 32 vector registers, not 16."""
-    return jit().bits == 512 or jit().linker.triple.startswith(("aarch64", "arm64"))
+    return jit().bits == 512 or jit().linker.processor.triple.startswith(("aarch64", "arm64"))
 
 
 @functools.cache
