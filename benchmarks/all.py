@@ -167,6 +167,8 @@ def run_start(quick: bool):
     yield Row("import", 1, imports["torch"], imports["flambeau"])
     for name in ("first step, warm cache", "first step, empty cache"):
         yield Row(name, 1, [math.nan], found[name])
+    theirs, ours = (start.megabytes(library) for library in duel.LIBRARIES)
+    yield Row("memory of a process", 1, [theirs], [ours], unit="MB")
 
 
 GROUPS = {

@@ -1,4 +1,5 @@
-"""How long a program waits: importing the library, and its first step of training.
+"""How long a program waits: importing the library, and its first step of training; and how large
+its process is.
 
 Each figure is the median of several fresh processes; libraries and states of the kernel cache
 alternate, so that a busy machine disturbs all alike.
@@ -37,6 +38,24 @@ optimizer.step()
 assert 2.0 < loss.item() < 3.0, loss
 """
 
+# A process that trains a small network, and says how large it was at most.
+SMALL = """
+import {library} as torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+optimizer = torch.optim.Adam(model.parameters())
+x, y = torch.randn(32, 64), torch.arange(32) % 10
+def step():
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+for _ in range(40):
+    step()
+with open("/proc/self/status") as status:
+    print(next(line.split()[1] for line in status if line.startswith("VmHWM")))
+"""
+
 #: figure -> the most it may be, in seconds; what has no limit is there to compare with
 LIMITS = {
     "bare python": None,
@@ -47,15 +66,30 @@ LIMITS = {
 }
 
 
+def settings(folder: str, cache: str) -> dict[str, str]:
+    """The environment of a process whose bytecode and kernels are kept in the folder."""
+    found = {**os.environ, "FLAMBEAU_CACHE": os.path.join(folder, cache),
+             "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+             "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode")}
+    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    return found
+
+
 def seconds(code: str, folder: str, cache: str = "warm") -> float:
-    """From the start of a process to its end; bytecode and kernels are kept in the folder."""
-    settings = {**os.environ, "FLAMBEAU_CACHE": os.path.join(folder, cache),
-                "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-                "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode")}
-    settings.pop("PYTHONDONTWRITEBYTECODE", None)
+    """From the start of a process to its end."""
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], env=settings, check=True)
+    subprocess.run([sys.executable, "-c", code], env=settings(folder, cache), check=True)
     return time.perf_counter() - began
+
+
+def megabytes(library: str) -> float:
+    """How large a process is that trains a small network, all code being on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(2):
+            done = subprocess.run(
+                [sys.executable, "-c", SMALL.format(library=library)], check=True, text=True,
+                env={**settings(folder, "warm"), "OMP_NUM_THREADS": "1"}, capture_output=True)
+    return int(done.stdout) / 1024
 
 
 PROGRAMS = {
@@ -102,7 +136,11 @@ def verdict(figures: dict[str, float]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    return verdict(summary(measure(parser.parse_args().rounds)))
+    worst = verdict(summary(measure(parser.parse_args().rounds)))
+    for library in ("torch", "flambeau"):
+        if find_spec(library):
+            print(f"{library:<24} {megabytes(library):6.1f} MB, training a small MLP")
+    return worst
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ ROWS = (
     ("200 tiny ops", ("compiled 200 tiny ops", "compiled 200 tiny ops, fullgraph")),
     ("`DataLoader` over tensors, shuffled; loading a file of 200 MB",
      ("data tensors, shuffled", "data load")),
-    ("`import`", ("start import",)),
+    ("`import`; memory of a process that trains a small MLP",
+     ("start import", "start memory of a process")),
 )  # fmt: skip
 
 
