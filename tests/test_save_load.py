@@ -232,7 +232,8 @@ def test_records_are_aligned_and_python_can_check_them(tmp_path):
             assert (info.header_offset + 30 + name + extra) % 64 == 0
 
 
-@pytest.mark.parametrize("dtype", ["int16", "int32", "float32", "float64", "complex64", "uint8", "bool"])
+@pytest.mark.parametrize("dtype", [
+    "int16", "int32", "float32", "float64", "complex64", "uint8", "bool"])
 def test_files_of_the_other_byte_order(dtype):
     """As a machine of that order writes them: the archive says so, and its numbers are swapped."""
     expected = torch.arange(5).to(getattr(torch, dtype))
