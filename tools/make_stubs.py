@@ -117,7 +117,9 @@ METHODS = {
 KEPT = {"__call__": ANY, "__enter__": ANY, "__exit__": "None", "__init__": "None",
         "__len__": "_int"}
 HIDDEN = {
-    "__annotations__", "__class__", "__delattr__", "__dict__", "__dir__", "__doc__",
+    "__annotate__", "__annotate_func__", "__annotations__", "__annotations_cache__",
+    "__buffer__",  # a slot before 3.12
+    "__class__", "__delattr__", "__dict__", "__dir__", "__doc__",
     "__firstlineno__", "__getattribute__", "__getstate__", "__init_subclass__", "__module__",
     "__new__", "__setattr__", "__sizeof__", "__slots__", "__static_attributes__",
     "__subclasshook__", "__weakref__",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from sys import getrefcount
 from typing import Any
 
+from ..devices.cpu.anatomy import NAMED
 from ..engine.tensor import Tensor
 from .phantom import plain
 from .sources import Fixed, Given, Held, Player
@@ -29,7 +30,7 @@ def all_have_gradients(leaves: Iterable[Tensor]) -> bool:
 #: in place of a gradient that there was
 _GONE = object()
 #: references to one that only the table of first ones has, seen through a name
-_OURS = 3
+_OURS = 1 + NAMED
 
 
 class Gradients:

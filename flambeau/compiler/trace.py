@@ -11,6 +11,7 @@ import functools
 from sys import getrefcount
 from threading import get_ident
 
+from ..devices.cpu.anatomy import NAMED
 from ..engine import autocast, eager, storage, subclass
 from ..engine import backward as bw
 from ..engine.modes import modes
@@ -62,7 +63,7 @@ def is_float_of_numpy(a) -> bool:
 _WAYS_BACK = {bw.grad: 4, bw.backward: 3}
 
 #: references to a list that nobody has but a trace and its state, seen through a name
-_OUR_OWN = 4
+_OUR_OWN = 2 + NAMED
 
 
 def _recast() -> None:
@@ -278,10 +279,10 @@ class Tracer(Knowing, Ending):
         self.state.write()
         for k in step.writes:
             mem = self.outside[k].mem
-            if getrefcount(mem) > 3:  # this name, the argument, the tensor
+            if getrefcount(mem) > NAMED + 1:  # the tensor has it too
                 known = {id(x): x for x in (
                     *self.outside, *self.tagged, *self.reached)}.values()
-                if getrefcount(mem) - 2 > sum([x.mem is mem for x in known]):
+                if getrefcount(mem) - NAMED > sum([x.mem is mem for x in known]):
                     self.flush("others see memory that changes")
                     return
 

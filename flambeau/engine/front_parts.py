@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import types
 
+from ..devices.cpu.anatomy import TUPLE_ITEMS
 from .tensor import Signature, Tensor
 
 
@@ -14,7 +15,7 @@ def slot_offset(cls: type, name: str) -> int:
     return ctypes.c_int64.from_address(member + 16).value
 
 
-TUPLE = tuple.__basicsize__    # where a tuple's items start
+TUPLE = TUPLE_ITEMS
 WORDS = 24                     # where an array keeps the address of its contents
 CHANGED_AT, VERSION_AT = 48, 56  # in a storage, see bridge
 INFERRING = 257                # words: how many threads infer, and their numbers

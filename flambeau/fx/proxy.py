@@ -304,6 +304,10 @@ def _is_method(func: Any) -> bool:
 # -- looking at who asks ---------------------------------------------------------------------------
 
 
+#: instructions between those that say what a frame is about to do
+_NO_STEPS = ("CACHE", "TO_BOOL", "NOT_TAKEN")
+
+
 def _unpacked(frame: Any) -> int | None:
     """Into how many names the frame is about to unpack what it asks for, if it is."""
     instructions = {each.offset: each for each in dis.get_instructions(frame.f_code)}
@@ -314,7 +318,9 @@ def _unpacked(frame: Any) -> int | None:
 def _asserted(frame: Any, condition: Proxy) -> bool | None:
     """True, once recorded, if the frame asks for the sake of an `assert` alone; else None."""
     ahead = [each for each in dis.get_instructions(frame.f_code)
-             if each.offset >= frame.f_lasti and each.opname not in ("CACHE", "TO_BOOL")]
+             if each.offset >= frame.f_lasti and each.opname not in _NO_STEPS]
+    if ahead and ahead[0].opname == "COMPARE_OP":  # which asks itself, from 3.13 on
+        del ahead[0]
     if len(ahead) < 3:
         return None
     jump, error, said = ahead[:3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable
 
 from .bridge import building, jit
@@ -29,7 +30,8 @@ def cache() -> Cache:
     sources = [os.path.join(folder, name)
                for folder, _, names in os.walk(os.path.dirname(os.path.dirname(__file__)))
                for name in names if name.endswith(".py")]
-    return Cache(f"{j.cpu} {j.features} llvm {j.linker.processor.version} {stamp(*sources)}")
+    return Cache(f"{sys.implementation.cache_tag} {j.cpu} {j.features} "
+                 f"llvm {j.linker.processor.version} {stamp(*sources)}")
 
 
 def addresses(key: str, names, build_ir, optimise: bool | str = False) -> list[int]:

@@ -6,12 +6,12 @@ compared with what the caller knows of it before anything is changed.
 
 from __future__ import annotations
 
+from ..anatomy import LIST_ITEMS, SIZE
 from ..many import PART
 from .gather_words import ANY, ITEM, OTHERWISE, SEARCH, TOO_SMALL, UPDATE
 from .writer import Function, Value
 
 _VERSION_AT = 56
-_LIST_SIZE, _LIST_ITEMS = 16, 24
 
 
 class Layout:
@@ -102,10 +102,10 @@ def _unchanged(layout: Layout, same: Function, read: Function) -> Function:
         with f.when(condition ^ True):
             f.give(f.const("i1", False))
 
-    demand(w["list"].at("i8", _LIST_SIZE).load("i64") == w["count"])
+    demand(w["list"].at("i8", SIZE).load("i64") == w["count"])
     with f.when(w["entries"] >= 0):
         demand(_truth(f, same, w["state"], w["snapshot"], w["entries"]))
-    members = w["list"].at("i8", _LIST_ITEMS).load("ptr")
+    members = w["list"].at("i8", LIST_ITEMS).load("ptr")
     with f.each(0, w["count"]) as i:
         item = w["items"].at("i64", i * w["width"])
         p, sig, n, state = (item.load("i64" if k == 2 else "ptr", k) for k in range(ITEM))
@@ -187,8 +187,8 @@ def _search(layout: Layout, cut: Function) -> Function:
     """
     f = Function("search", "ptr plan, i64 change", "i64")
     w = _words(f, SEARCH, f.plan)
-    size = w["list"].at("i8", _LIST_SIZE).load("i64")
-    members = w["list"].at("i8", _LIST_ITEMS).load("ptr")
+    size = w["list"].at("i8", SIZE).load("i64")
+    members = w["list"].at("i8", LIST_ITEMS).load("ptr")
     rows, elements = f.var("i64", 0), f.var("i64", 0)
 
     def demand(condition: Value, otherwise: int = OTHERWISE) -> None:
@@ -242,8 +242,8 @@ def _forget(layout: Layout) -> Function:
     i = f.var("i64", 0)
     with f.repeat() as loop:
         # Whatever a gradient's end sets off may change the list.
-        loop.leave_if(i() >= f.list.at("i8", _LIST_SIZE).load("i64"))
-        member = f.list.at("i8", _LIST_ITEMS).load("ptr").load("ptr", i())
+        loop.leave_if(i() >= f.list.at("i8", SIZE).load("i64"))
+        member = f.list.at("i8", LIST_ITEMS).load("ptr").load("ptr", i())
         with f.when(_is_a(f, member, f.type) ^ True):
             f.give(f.const("i64", OTHERWISE))
         place = member.at("i8", layout.offsets["_grad"])

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+from ..anatomy import LIST_ITEMS, SIZE, TUPLE_ITEMS, TYPE
 from .gather import Layout, none
 from .hop_words import ARGUMENT, KINDS, MOST, RECORD, STATE
 from .writer import Function, Value
 
-_TYPE, _SIZE, _ITEMS = 8, 16, 24
 _EQUAL = 2  # Py_EQ
 
 
@@ -21,14 +21,18 @@ def _is(f: Function, kind: Value, name: str) -> Value:
     return kind == KINDS.index(name)
 
 
+def _items(sequence: Value, is_list: bool) -> Value:
+    """Where the elements of a list are, or of a tuple."""
+    return sequence.at("i8", LIST_ITEMS).load("ptr") if is_list else sequence.at("i8", TUPLE_ITEMS)
+
+
 def _item(sequence: Value, i, is_list: bool) -> Value:
     """An element of a list, or of a tuple."""
-    start = sequence.at("i8", _ITEMS)
-    return (start.load("ptr") if is_list else start).load("ptr", i)
+    return _items(sequence, is_list).load("ptr", i)
 
 
 def _size(sequence: Value) -> Value:
-    return sequence.at("i8", _SIZE).load("i64")
+    return sequence.at("i8", SIZE).load("i64")
 
 
 def _put(f: Function, place: Value, value: Value) -> None:
@@ -58,7 +62,7 @@ def build(offsets) -> list[Function]:
     record = f.var("ptr", state.load("ptr", STATE.index("record")))
     # Whoever calls from another thread is not on this path.
     here = f.calls("PyThread_get_thread_ident", "i64") == state.load("i64", STATE.index("thread"))
-    plain = given.at("i8", _TYPE).load("ptr") == state.load("ptr", STATE.index("tuple"))
+    plain = given.at("i8", TYPE).load("ptr") == state.load("ptr", STATE.index("tuple"))
     with f.when(here & plain), f.repeat() as loop:
         loop.leave_if(record() == null)
         found = f.run(one, state, record(), op, given, named, grad)
@@ -136,12 +140,11 @@ class _Hop:
             at.add(1)
             is_list = _is(f, row.load("i64"), "list")
             with f.when(is_list | _is(f, row.load("i64"), "tuple")):
-                self.demand(a.at("i8", _TYPE).load("ptr") == row.load("ptr", 2))
+                self.demand(a.at("i8", TYPE).load("ptr") == row.load("ptr", 2))
                 self.demand(_size(a) == row.load("i64", 1))
-                first = a.at("i8", _ITEMS)
-                items = f.var("ptr", first)
+                items = f.var("ptr", _items(a, False))
                 with f.when(is_list):
-                    items.set(first.load("ptr"))
+                    items.set(_items(a, True))
                 with f.each(0, row.load("i64", 1)) as k:
                     self.flat.store(items().load("ptr", k), at())
                     at.add(1)
@@ -167,11 +170,11 @@ class _Hop:
                 with known.otherwise():
                     self._meet(a, row)
         with f.when(_is(f, kind, "float")):
-            self.demand(a.at("i8", _TYPE).load("ptr") == state["float"])
+            self.demand(a.at("i8", TYPE).load("ptr") == state["float"])
         with f.when(_is(f, kind, "constant") | _is(f, kind, "number")):
             known_as = row.load("ptr", 1)
             with f.when(a != known_as):
-                self.demand(a.at("i8", _TYPE).load("ptr") == known_as.at("i8", _TYPE).load("ptr"))
+                self.demand(a.at("i8", TYPE).load("ptr") == known_as.at("i8", TYPE).load("ptr"))
                 same = f.calls("PyObject_RichCompareBool", "i32", a, known_as,
                                f.const("i32", _EQUAL))
                 self.demand(same == 1)
@@ -181,7 +184,7 @@ class _Hop:
         f, get, state = self.f, self.layout.get, self.state
         with f.when(a != row.load("ptr", 2)) as another:
             # Another tensor may stand here if none of its memory has been met.
-            self.demand(a.at("i8", _TYPE).load("ptr") == state["tensor"])
+            self.demand(a.at("i8", TYPE).load("ptr") == state["tensor"])
             memory = get(f, a, "mem")
             self._each_met(lambda other: self.demand(get(f, other, "mem") != memory))
         with another.otherwise():  # the same one must not be met under two numbers
@@ -237,8 +240,8 @@ class _Hop:
             with f.each(0, record["made"]) as i:
                 pair = record["sig"].at("i64", i * 2)
                 each = self._phantom(pair.load("ptr"), pair.load("ptr", 1))
-                made().at("i8", _ITEMS).store(each, i)
-        _put(f, state["at"].at("i8", _ITEMS).load("ptr"), record["step"])
+                _items(made(), False).store(each, i)
+        _put(f, _items(state["at"], True), record["step"])
         f.state.store(record["next"], STATE.index("record"))
         f.give(made())
 

@@ -8,13 +8,14 @@ another. While a long program runs, other threads do too: leaves have no gradien
 
 from __future__ import annotations
 
+from ..anatomy import REFERENCES, TYPE
 from .gather import Layout, none
 from .player_words import CHANGED, HELD, KEPT, PAIR, PLAN, ROW
 from .settle import further_on, run_program, take, taken
 from .settle_words import FAILED
 from .writer import Function, Value
 
-_REFERENCES, _TYPE, _ADDRESS, _VERSION = 0, 8, 16, 56
+_ADDRESS, _VERSION = 16, 56
 _HAD = 3    # the word of a row that has room
 
 
@@ -77,8 +78,8 @@ def build(offsets) -> list[Function]:
         memory = layout.get(f, gradient, "mem")
         # References are counted in 32 bits by some versions of Python, and above is something else.
         for owner in (gradient, memory):
-            demand(_field(owner, _REFERENCES, "i32") == 1, HELD)
-        demand(_field(gradient, _TYPE) == words["type"], HELD)
+            demand(_field(owner, REFERENCES, "i32") == 1, HELD)
+        demand(_field(gradient, TYPE) == words["type"], HELD)
         demand(layout.get(f, gradient, "sig") == row.load("ptr", 1), HELD)
         demand(layout.get(f, gradient, "node") == none(f), HELD)
         boxed = _field(memory, _ADDRESS)

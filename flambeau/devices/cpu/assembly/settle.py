@@ -16,13 +16,14 @@ gives up the GIL. Lists belong to the trace, see compiler/hop.py.
 
 from __future__ import annotations
 
+from ..anatomy import REFERENCES, SIZE
 from .gather import Layout, none
-from .hop import _SIZE, _item, _put, _size
+from .hop import _item, _put, _size
 from .hop_words import STATE
 from .settle_words import ANOTHER, EMPTY, FAILED, PLAN, PROMISE, ROW
 from .writer import Function, Value
 
-_REFERENCES, _ADDRESS = 0, 16
+_ADDRESS = 16
 _NUMBERS = ("count", "outside", "results", "work", "threshold", "row_count", "last")
 
 
@@ -87,7 +88,7 @@ def take(f: Function, pools: Value, results: Value) -> None:
         with f.when(left < 0):
             f.give(f.const("i64", EMPTY))
         storage = _item(pool, left, True)
-        pool.at("i8", _SIZE).store(left)
+        pool.at("i8", SIZE).store(left)
         f.calls("PyList_Append", "i32", f.memory, storage)
         f.calls("Py_DecRef", "void", storage)
 
@@ -138,7 +139,7 @@ def build(offsets) -> list[Function]:
     demand(_size(outside) >= plan["outside"])
     with f.each(0, plan["count"]) as i:
         # References are counted in 32 bits by some versions of Python; one is the list's own.
-        held = _item(values, i, True).at("i8", _REFERENCES).load("i32") > 1
+        held = _item(values, i, True).at("i8", REFERENCES).load("i32") > 1
         demand(held == (plan["live"].load("i64", i) != 0))
     take(f, plan["pools"], plan["results"])
     with f.each(0, plan["results"]) as i:

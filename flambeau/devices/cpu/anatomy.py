@@ -1,0 +1,32 @@
+"""Where Python's own objects keep what native code reads of them, by releases of Python.
+
+Object code is kept on disk for one release, see objects.py, so it may have these numbers in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from sys import getrefcount
+
+#: fields of every object
+REFERENCES, TYPE = 0, 8
+#: of a list and of a tuple: how many items; of a list, where the address of its items is
+SIZE, LIST_ITEMS = 16, 24
+#: where a tuple's items start: from 3.14 on after a hash
+TUPLE_ITEMS = tuple.__basicsize__
+
+if object.__basicsize__ != SIZE:
+    raise ImportError(
+        f"flambeau knows objects of CPython with the usual head of {SIZE} bytes; those of this "
+        f"Python have {object.__basicsize__} ({sys.version}). Builds without the GIL, or with "
+        "debugging of references, are such: use the usual build of the same version.")
+
+
+def _named() -> int:
+    thing = object()
+    return getrefcount(thing)
+
+
+#: what getrefcount counts of an object that one local name has: the name and the argument, or, from
+#: 3.14 on, the name alone, from which the argument is borrowed
+NAMED = _named()
