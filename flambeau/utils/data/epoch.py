@@ -2,6 +2,7 @@
 
 import itertools
 import multiprocessing
+import sys
 import warnings
 import weakref
 
@@ -95,6 +96,17 @@ class SingleProcessIter(BaseIter):
         return batch
 
 
+def _usual_context():
+    """How processes start where nobody has said it.
+
+    Forked workers need not be sent the dataset, and are there in milliseconds; so it is on Linux
+    with every Python, also from 3.14 on, which would have a server fork for others.
+    """
+    if multiprocessing.get_start_method(allow_none=True) is None and sys.platform == "linux":
+        return multiprocessing.get_context("fork")
+    return multiprocessing.get_context()
+
+
 class MultiProcessIter(BaseIter):
     """Workers are kept prefetch_factor batches ahead each; results come back in order.
 
@@ -104,7 +116,7 @@ class MultiProcessIter(BaseIter):
 
     def __init__(self, loader):
         super().__init__(loader)
-        context = loader.multiprocessing_context or multiprocessing.get_context()
+        context = loader.multiprocessing_context or _usual_context()
         self._crew = Crew(loader, context, self._base_seed, loader._make_fetcher())
         # Kept alive by the finalizer, so in a cycle of garbage, too, and at exit, the crew is whole
         # when it stops; __del__ might find its connections finalized and close them twice.
