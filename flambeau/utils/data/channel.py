@@ -6,7 +6,7 @@ So a message never fills the pipe, and two sides that both write cannot wait for
 import mmap
 import os
 import select
-from multiprocessing import reduction
+import socket
 
 from .lending import POSSIBLE, memory_file
 
@@ -34,18 +34,18 @@ class Channel:
                 with open(file, "wb", closefd=False) as out:
                     out.write(data)
                 self.connection.send_bytes(IN_FILE)
-                reduction.send_handle(self.connection, file, self.peer)
+                self._send_handle(file)
             finally:
                 os.close(file)
         for handle in handles:
-            reduction.send_handle(self.connection, handle, self.peer)
+            self._send_handle(handle)
 
     def receive(self):
         """The bytes of the next message; waits for it. EOFError if the other side has gone."""
         data = self.connection.recv_bytes()
         if data[:1] == PLAIN:
             return memoryview(data)[1:]
-        file = reduction.recv_handle(self.connection)
+        file = self.receive_handle()
         try:
             length = os.fstat(file).st_size
             with mmap.mmap(file, length, access=mmap.ACCESS_READ) as mapping:
@@ -55,7 +55,19 @@ class Channel:
 
     def receive_handle(self):
         """A descriptor that was sent after a message."""
-        return reduction.recv_handle(self.connection)
+        with self._socket() as pipe:
+            said, handles, _, _ = socket.recv_fds(pipe, 1, 1)
+        if not said:
+            raise EOFError
+        return handles[0]
+
+    def _send_handle(self, handle):
+        # multiprocessing would wait, from Python 3.14 on, until the other side has it.
+        with self._socket() as pipe:
+            socket.send_fds(pipe, [b"h"], [handle])
+
+    def _socket(self):
+        return socket.fromfd(self.connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
 
     def ready(self, timeout=0.0):
         return self.connection.poll(timeout)
