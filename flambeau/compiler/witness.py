@@ -27,7 +27,7 @@ _TRUSTED = ("amp/autocast_mode.py", "assemble.py", "autograd/entry.py", "autogra
             "autograd/grad_mode.py", "autograd/variable.py", "compiler/", "core/", "devices/",
             "distributions/", "engine/", "fft/", "func/", "functional.py", "linalg/",
             "nn/attention/", "nn/functional/", "nn/modules/", "nn/utils/", "ops/", "optim/",
-            "return_types.py", "signal/", "special.py")
+            "return_types.py", "signal/", "special.py", "utils/_pytree.py")
 #: and what is no such part
 _NOT_TRUSTED = ("engine/shared_memory.py", "nn/modules/lazy.py", "nn/utils/parametrize.py",
                 "optim/lr_scheduler/", "optim/swa_utils.py")

@@ -13,7 +13,7 @@ from ..core.lazily import Lazily, np
 from . import convert, create, inplace
 from .eager import PLAIN, changed, check_writable, engine, tracers
 from .fresh import empty
-from .generator import default_generator, twister_of
+from .generator import default_generator, notice, onlookers, twister_of
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import Tensor, forget_plans, make, signature
@@ -286,6 +286,8 @@ _normal = _Runs(lambda n: "normals" if n < 16 else "normal")
 
 def state_of(generator) -> int:
     """Where the words are that a generator, or the default one, draws from."""
+    if onlookers:
+        notice()
     if tracers:
         tracers[-1].draws()
     if generator is None and default_generator._twister is not None:
