@@ -268,7 +268,8 @@ class Script:
     def is_worth_it(self) -> bool:
         """Whether it is likely to take less time to play it than to run eagerly."""
         steps = [action.step for action in self.actions if type(action) in (Run, Again)]
-        return played(steps, self.witness.frames, self.short is not None) > 0
+        calls = sum(type(action) is Call for action in self.actions)
+        return played(steps, calls, self.witness.frames, self.short is not None) > 0
 
     def _fails_early(self) -> bool:
         """Whether an index that is out of bounds is seen while nothing has been done.

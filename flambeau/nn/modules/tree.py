@@ -94,7 +94,7 @@ class Tree:
                 name in self.__dict__.get("_registered", ())):
             return  # what `self.count += 1` leaves
         if type(value) not in _SCALARS or self.__dict__.get(name, self) is not value:
-            module_changes[0] += 1  # what is as it was, as after `train()` in every step, is not one
+            module_changes[0] += 1  # not what is as it was, as after `train()` in every step
         if isinstance(value, (Tensor, Tree)) or name in self.__dict__.get("_registered", ()):
             self._assign(name, value)
         else:
