@@ -1,8 +1,10 @@
 """fullgraph=True: what is replayed without Python, and what is refused and why."""
 
 import copy
+import random
 import warnings
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -556,3 +558,22 @@ class Replacing(nn.Module):
     def forward(self, x):
         self.mean = self.mean * 0.5 + x
         return x + self.mean
+
+
+_dice, _numpys_dice = random.Random(3), np.random.default_rng(3)
+DICE = {
+    "Python's":     lambda x: x * random.random(),
+    "numpy's":      lambda x: x * np.random.beta(0.8, 0.8),
+    "its own":      lambda x: x * _dice.uniform(1, 2),
+    "numpy's own":  lambda x: x * _numpys_dice.random(),
+    "in a tensor":  lambda x: x * torch.tensor(random.random()),
+    "for a branch": lambda x: x * 2 if random.random() < 0.5 else x * 3,
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:compile")
+@pytest.mark.parametrize("function", DICE.values(), ids=DICE)
+def test_random_numbers_of_others_are_drawn_in_every_call(function):
+    compiled = torch.compile(function, fullgraph=True)
+    found = {compiled(torch.ones(2))[0].item() for _ in range(30)}
+    assert len(found) == (2 if function is DICE["for a branch"] else 30)

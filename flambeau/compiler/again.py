@@ -21,12 +21,7 @@ def made_again(step: Step, outside: list[Tensor], numbers: list[float],
     given = iter(numbers)
 
     def real(a):
-        if type(a) is Same:
-            return twins[a.code] if a.code >= 0 else outside[-1 - a.code]
-        if type(a) is Several:
-            parts = [real(v) for v in a.parts]
-            return slice(*parts) if a.kind is slice else a.kind(parts)
-        return next(given) if type(a) is float else a
+        return _real(a, outside, twins, given)
 
     mode, cast = modes.grad, within()
     now = [(x, getattr(x, "_grad", None)) for x in outside]
@@ -48,6 +43,16 @@ def made_again(step: Step, outside: list[Tensor], numbers: list[float],
             recast(cast)
         for x, g in now:
             x._grad = g
+
+
+def _real(a, outside: list[Tensor], twins: list | dict, given):
+    """What a coded argument stands for."""
+    if type(a) is Same:
+        return twins[a.code] if a.code >= 0 else outside[-1 - a.code]
+    if type(a) is Several:
+        parts = [_real(v, outside, twins, given) for v in a.parts]
+        return slice(*parts) if a.kind is slice else a.kind(parts)
+    return next(given) if type(a) is float else a
 
 
 def call(work, args, kwargs):

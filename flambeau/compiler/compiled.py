@@ -209,8 +209,10 @@ class Compiled:
                 tracer.tagged.append(x)
         if kwargs:
             tracer.trace_on(kwargs)
-        if self.changes != eager.module_changes[0] or not tracer.trace_all(self.reach):
-            tracer.trace_all(self._reached())
+        closely = self._looks_closely(writing)
+        if self.changes != eager.module_changes[0] or (closely and not self.reach.closely) or (
+                not tracer.trace_all(self.reach)):
+            tracer.trace_all(self._reached(closely))
         if writing is not None:
             tracer.trace_on(writing.gradients.reach(self.reach.tensors))
             gradient_watchers.append(writing.gradients.watch)
@@ -328,16 +330,25 @@ class Compiled:
                 "skipped with fullgraph=True: its op calls run as programs, and what is around "
                 "them as ever.", stacklevel=5)
 
-    def _reached(self) -> Reach:
+    def _looks_closely(self, writing) -> bool:
+        """Whether all that code can reach is looked for, as it has to be where Python is skipped.
+
+        With fullgraph=True no longer if it never is, but in calls that are written down.
+        """
+        if self.fullgraph:
+            return writing is not None or self.unplayed <= UNPLAYED
+        return bool(self.calm.ran)
+
+    def _reached(self, closely: bool) -> Reach:
         """Look again for tensors that the function's code can reach without being given them."""
         self.changes = eager.module_changes[0]
-        if self.fullgraph or self.calm.ran:
+        if closely:
             _, bound, tensors, *_ = everything(self.function,
                                                None if self.fullgraph else self.calm.ran)
         else:
             bound = around(self.function)
             tensors = tensors_of(self.function, bound)
-        self.reach = Reach(bound, tensors)
+        self.reach = Reach(bound, tensors, closely)
         return self.reach
 
     def _lose_patience(self) -> None:

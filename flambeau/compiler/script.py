@@ -28,6 +28,7 @@ from .actions import (
     unflatten,
 )
 from .casting import casting
+from .dice import Dice
 from .gradients import Gradients, Presence, Regrade, gradient_of
 from .names import SCALARS, changed, changed_name, differ
 from .overlap import homes_of, overlapping
@@ -67,6 +68,7 @@ class Script:
         self.inference = modes.inference
         self.scalars, self.bound, _, codes, unsure = everything(function, ran)
         self.witness = Witness(codes, unsure)
+        self.dice = Dice(self.bound) if self.is_wanted else None    # else the witness sees to it
         self.actions: list = []
         self.fixed: dict[int, Fixed] = {}
         self.fresh: dict[int, Fresh] = {}
@@ -257,7 +259,7 @@ class Script:
         self.hold.clear()
         self.fresh.clear()
         self.gradients.release()
-        del self.arguments, self.called_with
+        del self.arguments, self.called_with, self.dice
         if self.effect is not None or self.reason is not None:
             return False
         self._prepare()
@@ -266,7 +268,8 @@ class Script:
     def is_worth_it(self) -> bool:
         """Whether it is likely to take less time to play it than to run eagerly."""
         steps = [action.step for action in self.actions if type(action) in (Run, Again)]
-        return played(steps, self.witness.frames, self.short is not None) > 0
+        calls = sum(type(action) is Call for action in self.actions)
+        return played(steps, calls, self.witness.frames, self.short is not None) > 0
 
     def _fails_early(self) -> bool:
         """Whether an index that is out of bounds is seen while nothing has been done.
@@ -291,6 +294,8 @@ class Script:
         if flatten(self.called_with, leaves) != self.structure or any(
                 a is not b for a, b in zip(leaves, self.arguments, strict=True)):
             name = "an argument"
+        if self.dice is not None and self.dice.are_thrown():
+            name = "the state of random numbers that are not torch's"
         if name is not None and self.reason is None:
             self.effect = name
 

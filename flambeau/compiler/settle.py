@@ -69,8 +69,9 @@ class Tags:
 class Reach:
     """What a function's code takes from around it, and the tensors that it can reach there."""
 
-    def __init__(self, bound: list, tensors: list[Tensor]):
+    def __init__(self, bound: list, tensors: list[Tensor], closely: bool):
         self.bound, self.tensors = bound, tensors
+        self.closely = closely  # whether these are all of them
         #: names other than those of variables around the function, which native code looks at
         self.others = [row for row in bound if type(row[0]) is not CellType]
         self._words = array("q", [word for cell, _, value in bound if type(cell) is CellType

@@ -60,6 +60,14 @@ WRITES: dict[str, tuple[int, ...]] = {
     "topk_":               (1, 2, 3),
     "median_":             (1, 2, 3),
     "kthvalue_":           (1, 2, 3),
+    "nanmedian_":          (1, 2, 3),
+    "mode_":               (1, 2, 3),
+    "places_":             (2,),
+    "cumsum_":             (0,),
+    "cumprod_":            (0,),
+    "cummax_":             (0, 1),
+    "cummin_":             (0, 1),
+    "qr_":                 (0, 1, 3),
     "logcumsumexp_":       (0,),
     "fourier_":            (0,),
     "fill_dropout":        (1, 2),
@@ -331,6 +339,9 @@ class Recorder:
         if threading.get_ident() == self.thread:
             if native.name.startswith("within_"):
                 return 0  # bounds are checked the way that programs can check them too
+            if native.name == "copy" and self.reason is None and self._is_host_fill(*args):
+                native.unwatched(*args)
+                return self._host_filled(self.find(args[0]))
             # A generator that is drawn from for the first time is made, and seeded, only now.
             if self.reason is None and native.name != "twister_seed":
                 try:
@@ -384,6 +395,15 @@ class Recorder:
         """A result lies here: if no launch wrote it, Python did."""
         if place.root[0] == "buffer" and place.root not in self._written:
             self._host_filled(place)
+
+    def _is_host_fill(self, target: int, source: int, size: int) -> bool:
+        """Whether a copy is of numbers that an op has made of its shapes, to a buffer of its own.
+
+        Had it read values to make them, that would be why it is no part of a program.
+        """
+        place = self.find(target)
+        return self.find(source) is None and place is not None and (
+            place.root[0] == "buffer" and place.root not in self._written)
 
     def _host_filled(self, place: Place) -> None:
         """A buffer that is read before any launch wrote to it: Python filled it."""

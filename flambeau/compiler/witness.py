@@ -26,8 +26,8 @@ _HELPERS = tuple(join("site-packages", name) for name in ("numpy", "llvmlite"))
 _TRUSTED = ("amp/autocast_mode.py", "assemble.py", "autograd/entry.py", "autograd/function.py",
             "autograd/grad_mode.py", "autograd/variable.py", "compiler/", "core/", "devices/",
             "distributions/", "engine/", "fft/", "func/", "functional.py", "linalg/",
-            "nn/attention/", "nn/functional/", "nn/modules/", "nn/utils/", "ops/", "optim/",
-            "return_types.py", "signal/", "special.py")
+            "nn/attention/", "nn/functional/", "nn/modules/", "nn/parameter.py", "nn/utils/",
+            "ops/", "optim/", "return_types.py", "signal/", "special.py", "utils/_pytree.py")
 #: and what is no such part
 _NOT_TRUSTED = ("engine/shared_memory.py", "nn/modules/lazy.py", "nn/utils/parametrize.py",
                 "optim/lr_scheduler/", "optim/swa_utils.py")

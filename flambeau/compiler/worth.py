@@ -47,13 +47,22 @@ def worth_of(step) -> float:
     saved = _LOOP * len(works) + _ELEMENT * (sum(works) - max(works, default=0))
     saved += _INSIDE * max(0, len(launches) - len(path))
     if any(result.wants for result in step.final()):
-        saved += _STEP * max(len(path), len(launches)) - _GRAPH
+        saved += _STEP * max(len(path), len(launches)) - _GRAPH * _steps_of(step)
     return saved - writes - _SEGMENT - _OP * len(path)
 
 
-def played(steps, frames: int, is_short: bool) -> float:
-    """The same of segments that are played without Python, of so many functions."""
+def _steps_of(step) -> int:
+    """How many steps a segment has in the graph: each of them goes back by a program of its own."""
+    reverse = step.stop.reverse if step.stop is not None else None
+    return max(1, len(reverse.parts)) if reverse is not None else 1
+
+
+def played(steps, calls: int, frames: int, is_short: bool) -> float:
+    """The same of segments that are played without Python, of so many functions.
+
+    calls: how many calls are made by themselves in between.
+    """
     routines = sum(isinstance(launch, Launch) and launch.kernel is None for step in steps
                    for launch in step.chain.launches.first(step.end))
     return (sum(map(worth_of, steps)) + _ROUTINE * routines + _FRAME * frames
-            - _SCRIPT[is_short])
+            - _BY_ITSELF * calls - _SCRIPT[is_short])

@@ -15,6 +15,7 @@ from . import convert, inplace
 from . import pointwise as pw
 from .eager import Named, engine, intercepted, named, same_every_time, tracers
 from .fresh import empty as raw_empty
+from .generator import notice, onlookers
 from .modes import INFERENCE, modes
 from .storage import allocate, grow, takers
 from .tensor import LEAF, Size, Tensor, forget_plans, make, signature
@@ -486,6 +487,8 @@ def like_signature(name: str, x, dtype, device, memory_format):
 
 def in_trace(name: str, run, args, kwargs):
     """(result,) of a draw that is part of a compiled call, else None."""
+    if onlookers:
+        notice()
     given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
     return tracers[-1].factory(named(name, run), args, given)
 

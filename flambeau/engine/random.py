@@ -8,12 +8,13 @@ import math
 from typing import Any
 
 from ..core import dtype as dt
+from ..core import shape as sh
 from ..core.device import CPU, META, is_here, resolve
 from ..core.lazily import Lazily, np
 from . import convert, create, inplace
 from .eager import PLAIN, changed, check_writable, engine, tracers
 from .fresh import empty
-from .generator import default_generator, twister_of
+from .generator import default_generator, notice, onlookers, twister_of
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import Tensor, forget_plans, make, signature
@@ -45,12 +46,11 @@ def fill_with(x: Tensor, name: str, draw) -> Tensor:
         return x
     parts = as_real(x) if x.sig.dtype.kind == "c" else x
     sig = parts.sig
-    if sig.contiguous:
+    if sig.contiguous or sh.is_dense(sig.shape, sig.strides):  # torch walks memory, not indices
         draw(sig.numel, sig.dtype.name, parts.ptr)
         return x
     drawn = empty(signature(sig.dtype, (sig.numel,)))
     draw(sig.numel, sig.dtype.name, drawn.ptr)
-    # torch walks memory, not indices.
     target = convert.raw_array(parts).transpose(streams.fill_order(sig.shape, sig.strides))
     target[...] = convert.raw_array(drawn).reshape(target.shape)
     return x
@@ -146,7 +146,7 @@ def normal_(self, mean=0.0, std=1.0, *, generator=None):
         return self
     _need("normal_kernel_cpu", self, "fc")
     if not std >= 0:
-        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     rng = twister_of(generator)
     return overwrite(self, "normal_", lambda n, d, at: _normals(self, rng, n, d, mean, std, at))
 
@@ -286,6 +286,8 @@ _normal = _Runs(lambda n: "normals" if n < 16 else "normal")
 
 def state_of(generator) -> int:
     """Where the words are that a generator, or the default one, draws from."""
+    if onlookers:
+        notice()
     if tracers:
         tracers[-1].draws()
     if generator is None and default_generator._twister is not None:

@@ -12,7 +12,7 @@ from ..devices.cpu import likeness
 from ..ops.declare import registry
 from ..ops.refusal import spoken
 from . import convert, create, inplace
-from .eager import engine, tracers
+from .eager import engine
 from .fresh import empty
 from .generator import twister_of
 from .modes import modes
@@ -25,7 +25,8 @@ rejection: Any = Lazily("flambeau.devices.cpu.random_rejection")
 slopes: Any = Lazily("flambeau.devices.cpu.gamma_slope")
 
 
-def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None) -> Tensor:
+def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None,
+          form: int = 0) -> Tensor:
     """A result whose gradient with respect to its sources is zero."""
     x = convert.copied(values, dtype)
     if out is not None:
@@ -33,8 +34,8 @@ def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None) -> 
     tensors = [s for s in sources if isinstance(s, Tensor)]
     if modes.grad and dtype.kind == "f" and any(t.node is not None for t in tensors):
         parents = tuple(edge_of(t) if t.node is not None else None for t in tensors)
-        x.node = new_node(Erased(f"{name.title()}Backward0", [t.sig for t in tensors]), parents,
-                          (), (x.sig,))
+        step = Erased(f"{name.title()}Backward{form}", [t.sig for t in tensors])
+        x.node = new_node(step, parents, (), (x.sig,))
     return x
 
 
@@ -46,19 +47,59 @@ def on_meta(*sources) -> bool:
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, layout=None,
            device=None, pin_memory=False, requires_grad=False):
     """Normal numbers around a mean, a number or a tensor, with a deviation, likewise."""
+    if out is None and size is None:
+        found = _around_by_code(mean, std, generator)
+        if found is not None:
+            return found
     rng = twister_of(generator)
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         if size is None:
             raise TypeError("normal() received an invalid combination of arguments: with numbers "
                             "for mean and std, a size is needed")
         if not std >= 0:
-            raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+            raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
         kind = float_dtype("normal", dtype, out)
         shape = create.sizes("normal", (size,))
         return new_random("normal", shape,
                           lambda n, d, at: streams.normal(rng, n, d, mean, std, True, at), out,
                           kind, layout, device, pin_memory, requires_grad)
     return _normal_around(mean, std, rng, out)
+
+
+def _around_by_code(mean, std, generator) -> Tensor | None:
+    """The same of floats of one kind, where nothing is recorded of them, by native code."""
+    kind, shapes = None, []
+    for t in (mean, std):
+        if type(t) is not Tensor:
+            if type(t) not in (float, int):
+                return None
+            continue
+        sig = t.sig
+        if sig.dtype not in _CHANCES or sig.device is not CPU or sig.tag is not None or (
+                not sig.numel or kind not in (None, sig.dtype)) or (
+                t.node is not None and modes.grad):
+            return None
+        kind = sig.dtype
+        shapes.append(tuple(sig.shape))
+    if kind is None:
+        return None
+    x: Any = empty(signature(kind, shapes[0] if shapes[0] == shapes[-1] else
+                             sh.broadcast("normal", *shapes)))
+    if type(std) is not Tensor:
+        return x.normal_(0.0, std, generator=generator).add_(mean)
+    _refuse_negative(std)
+    return x.normal_(generator=generator).mul_(std).add_(mean)
+
+
+def _refuse_negative(std: Any) -> None:
+    """A deviation below zero, or one that is no number, is an error."""
+    def refuse() -> Exception:
+        return RuntimeError("normal expects all elements of std >= 0.0")
+
+    if checkers:
+        engine.check_none((std.detach() >= 0).logical_not().sum(), refuse)
+    elif not convert.item(std.detach().min()) >= 0:
+        raise refuse()
 
 
 def _normal_around(mean, std, rng, out) -> Tensor:
@@ -73,16 +114,17 @@ def _normal_around(mean, std, rng, out) -> Tensor:
     if on_meta(*tensors):
         return empty(signature(kind, shape, None, META))
     carrier = streams.NUMBERS[kind.name].kind
+    form = 3 if len(tensors) == 2 else 2 if tensors[0] is std else 1    # of torch's
     mean, std = (engine.to_array(v.detach()).astype(carrier) if isinstance(v, Tensor) else v
                  for v in (mean, std))
     values = streams.normal_around(rng, mean, std, kind.name)
-    return drawn("normal", values.reshape(shape), kind, tensors, out)
+    return drawn("normal", values.reshape(shape), kind, tensors, out, form)
 
 
 @create.drawing
 def bernoulli(input, p=None, *, generator=None, out=None):
     """1 with the probability that each element gives, or p, else 0."""
-    if type(input) is Tensor and p is None and out is None and not (tracers or checkers):
+    if type(input) is Tensor and p is None and out is None:
         drawn_so = _with_chances(input, generator)
         if drawn_so is not None:
             return drawn_so
@@ -99,18 +141,24 @@ def bernoulli(input, p=None, *, generator=None, out=None):
     return drawn("bernoulli", values.reshape(input.sig.shape), kind, (input,), out)
 
 
-def _with_chances(x: Tensor, generator) -> Tensor | None:
+def _with_chances(x: Any, generator) -> Tensor | None:
     """The same by native code, where nothing is recorded and all chances are fractions."""
     sig = x.sig
     if sig.dtype not in _CHANCES or not sig.contiguous or sig.device is not CPU or (
             sig.tag is not None or not sig.numel or (x.node is not None and modes.grad)):
         return None
     name, n = sig.dtype.name, sig.numel
-    if not likeness.fractions(name)(x.ptr, n):
+    if checkers:
+        engine.check_none(((x >= 0) & (x <= 1)).logical_not().sum(), _no_chance)
+    elif not likeness.fractions(name)(x.ptr, n):
         return None
     out = empty(signature(sig.dtype, sig.shape))
     streams.fill("bernoulli_each", name, name)(twister_of(generator).state, out.ptr, x.ptr, n)
     return out
+
+
+def _no_chance() -> Exception:
+    return RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false")
 
 
 _CHANCES = (dt.float32, dt.float64)

@@ -7,13 +7,15 @@ stacked, so whatever it does works.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau
 from flambeau import Tensor
 
+from ..engine.generator import Onlooker, onlookers
 from . import rules, tree  # noqa: F401 rules are loaded for their registrations
 from .batched import Unbatched, new_level
 
@@ -42,22 +44,31 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
             positional, named = tree.tree_unflatten(examples, shape)
             return func(*positional, **named)
 
-        state = flambeau.get_rng_state()
-        try:
-            if randomness != "error":  # numbers are drawn as if examples came one by one
-                raise Unbatched
-            result = _together(run, wholes, dims, size, out_dims, name)
-        except Unbatched:
-            result = _one_by_one(run, wholes, dims, size, out_dims, name,
-                                 state if randomness == "same" else None)
-        if randomness == "error" and not flambeau.equal(state, flambeau.get_rng_state()):
-            raise RuntimeError(
-                "vmap: called random operation while in randomness error mode. Please either use "
-                "the 'same' or 'different' randomness flags on vmap or perform the randomness "
-                "operation out of vmap")
-        return result
+        if randomness != "error":  # numbers are drawn as if examples came one by one
+            state = flambeau.get_rng_state() if randomness == "same" else None
+            return _one_by_one(run, wholes, dims, size, out_dims, name, state)
+        with _nothing_drawn():
+            try:
+                return _together(run, wholes, dims, size, out_dims, name)
+            except Unbatched:
+                return _one_by_one(run, wholes, dims, size, out_dims, name, None)
 
     return batched
+
+
+@contextlib.contextmanager
+def _nothing_drawn() -> Iterator[None]:
+    """Random numbers that are drawn inside, in this thread, are an error."""
+    onlookers.append(onlooker := Onlooker())
+    try:
+        yield
+    finally:
+        onlookers.remove(onlooker)
+    if onlooker.saw_one:
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use "
+            "the 'same' or 'different' randomness flags on vmap or perform the randomness "
+            "operation out of vmap")
 
 
 def _together(run: Callable, wholes: list, dims: list, size: int, out_dims: Any, name: str) -> Any:

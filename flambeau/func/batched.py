@@ -177,14 +177,10 @@ class Call:
 
     def replaced(self, change: Callable[[Any], Any]) -> Any:
         """The same call on what becomes of the tensors."""
-        def one(a: Any) -> Any:
-            return change(a) if isinstance(a, Tensor) else (
-                tree.mapped(one, a) if type(a) in (list, tuple) else a)
-
-        args = [one(a) for a in self.args]
+        args = [_replaced(a, change) for a in self.args]
         if not self.kwargs:
             return self.func(*args)
-        return self.func(*args, **{k: one(v) for k, v in self.kwargs.items()})
+        return self.func(*args, **{k: _replaced(v, change) for k, v in self.kwargs.items()})
 
     def wholes(self) -> Any:
         """The same call on wholes, other tensors being as they are."""
@@ -225,6 +221,16 @@ class Call:
             raise Unbatched  # a number that Python would know of one example
         return tree.filled(results[0], [self.level.batched(flambeau.stack(column))
                                         for column in columns])
+
+
+def _replaced(a: Any, change: Callable[[Any], Any]) -> Any:
+    """An argument with what becomes of the tensors in it.
+
+    A function of its own: one inside a method that calls itself would keep all it knows alive.
+    """
+    if isinstance(a, Tensor):
+        return change(a)
+    return tree.mapped(lambda x: _replaced(x, change), a) if type(a) in (list, tuple) else a
 
 
 def _depth(level: Level) -> int:

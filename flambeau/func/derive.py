@@ -14,6 +14,7 @@ import flambeau
 from flambeau import Tensor
 from flambeau.autograd import grad as _gradient
 
+from ..engine.eager import named, tracers
 from ..engine.node import Edge, edge_of
 from . import tree
 from .batch import vmap
@@ -219,6 +220,8 @@ class _Level:
 
     def fresh(self, values: Any) -> Any:
         """The values, to differentiate with respect to; joined to the graph they come from."""
+        leaves: list[Any] = []
+
         def one(x: Any) -> Any:
             if not isinstance(x, Tensor):
                 raise ValueError("expected the arguments that are differentiated to be tensors, "
@@ -230,11 +233,15 @@ class _Level:
             x = apart(x)
             if x.requires_grad and self.recording:
                 return x.view_as(x)
-            leaf = bare(x).detach().requires_grad_()
-            self.own.add(id(leaf))
-            self.kept.append(leaf)
-            return like(x, leaf)
-        return tree.mapped(one, values)
+            leaves.append(bare(x).detach())
+            return like(x, leaves[-1])
+
+        made = tree.mapped(one, values)
+        for leaf in leaves:  # when all are made: what a compiled call has not computed ends there
+            leaf.requires_grad_()
+        self.own.update(map(id, leaves))
+        self.kept += leaves
+        return made
 
     def gradients(self, outs: list, fresh: Any, cotangents: list) -> list:
         inputs = tree.leaves(fresh)
@@ -286,29 +293,53 @@ class _Level:
 
     def left(self, values: Any) -> Any:
         """What leaves the level: without a graph, unless somebody outside has a part in it."""
-        def one(x: Any) -> Any:
-            if isinstance(x, _Box):
-                return tree.mapped(one, x.content)
-            if isinstance(x, Tensor) and x.requires_grad and not (
-                    self.recording and self._reaches_outside(x)):
-                return x.detach()
-            return x
-        return tree.mapped(one, values)
+        return tree.mapped(self._left, values)
+
+    def _left(self, x: Any) -> Any:
+        if isinstance(x, _Box):
+            return self.left(x.content)
+        if isinstance(x, Tensor) and x.requires_grad and not (
+                self.recording and self._reaches_outside(x)):
+            return x.detach()
+        return x
 
     def _reaches_outside(self, x: Tensor) -> bool:
-        seen, ahead = set(), [edge_of(bare(x))]
-        while ahead:
-            edge = ahead.pop()
-            if isinstance(edge, Tensor):
-                if id(edge) not in self.own:
-                    return True
-                continue
-            node = edge.node if type(edge) is Edge else edge
-            if node is not None and node not in seen and node not in self.inside:
-                seen.add(node)
-                ahead += node.parents
-        self.inside |= seen
-        return False
+        x = bare(x)
+        if tracers:  # a compiled call that has been on this path knows, before x is computed
+            found = tracers[-1].factory(_ASK, (x, *self.kept), {})
+            if found is not None:
+                return bool(found[0])
+        return _reaches_beyond(x, self.own, self.inside)[0]
+
+
+def _reaches_beyond(x: Any, own: set[int], inside: set) -> tuple[bool, bool]:
+    """(whether a leaf that is not our own has a part in x, whether it has on every such path).
+
+    inside: steps behind which nothing is from outside.
+    """
+    seen, ahead, surely = set(), [edge_of(x)], True
+    while ahead:
+        edge = ahead.pop()
+        if isinstance(edge, Tensor):
+            if id(edge) not in own:
+                return True, surely
+            continue
+        node = edge.node if type(edge) is Edge else edge
+        if node is not None and node not in seen and node not in inside:
+            seen.add(node)
+            ahead += node.parents
+            surely = surely and node.name() != "CompiledBackward"  # of another part of the call
+    inside |= seen
+    return False, surely
+
+
+def _ask(x: Tensor, *own: Tensor) -> Any:
+    """Whether x reaches outside: a set, which no path can express, if it may not next time."""
+    found, surely = _reaches_beyond(x, {*map(id, own)}, set())
+    return found if surely else {found} - {False}
+
+
+_ASK = named("reaches_outside", _ask)
 
 
 def _gradients(pairs: list, inputs: list) -> list:

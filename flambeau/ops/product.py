@@ -350,15 +350,15 @@ def best_split(sizes: list[int]) -> dict:
 
 def _chained(matrices):
     sizes = [matrices[0].shape[0], *(m.shape[1] for m in matrices)]
-    split = best_split(sizes)
+    return _between(0, len(matrices) - 1, matrices, best_split(sizes))
 
-    def run(i, j):
-        if i == j:
-            return matrices[i]
-        k = split[i, j]
-        return mm(run(i, k), run(k + 1, j))
 
-    return run(0, len(matrices) - 1)
+def _between(i, j, matrices, split):
+    """The product of matrices i to j."""
+    if i == j:
+        return matrices[i]
+    k = split[i, j]
+    return mm(_between(i, k, matrices, split), _between(k + 1, j, matrices, split))
 
 
 @composite(method=False, function_form=True)

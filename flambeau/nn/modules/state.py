@@ -137,6 +137,7 @@ class Stateful:
                     )
 
         load(self, state, "")
+        load = None  # it knows itself: the state would live until garbage is collected
         if strict:
             errors = _difference(missing, unexpected) + errors
         if errors:

@@ -14,6 +14,9 @@ from flambeau.nn.parameter import Buffer, Parameter
 PARAMETER, BUFFER, MODULE = "parameter", "buffer", "module"
 VIEWS = {"_parameters": PARAMETER, "_buffers": BUFFER, "_modules": MODULE}
 
+# Values of these types never change.
+_SCALARS = frozenset((bool, int, float, complex, str, bytes, type(None)))
+
 # Called with (module, name, value) whenever anything of the kind is registered anywhere.
 REGISTRATION_HOOKS = {kind: HookTable() for kind in VIEWS.values()}
 
@@ -90,7 +93,8 @@ class Tree:
         if isinstance(value, Tensor) and self.__dict__.get(name) is value and (
                 name in self.__dict__.get("_registered", ())):
             return  # what `self.count += 1` leaves
-        module_changes[0] += 1
+        if type(value) not in _SCALARS or self.__dict__.get(name, self) is not value:
+            module_changes[0] += 1  # not what is as it was, as after `train()` in every step
         if isinstance(value, (Tensor, Tree)) or name in self.__dict__.get("_registered", ()):
             self._assign(name, value)
         else:
