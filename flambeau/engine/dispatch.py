@@ -10,6 +10,7 @@ from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction,
 from . import (
     added,
     aligned,  # noqa: F401  native routines
+    converging,
     convolve,
     cuts,
     deposit,
@@ -61,7 +62,8 @@ def plug(op: Op) -> None:
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
-                   cuts, likeness, inplace, fourier, gridded, inverse, placing, repeats):
+                   cuts, likeness, inplace, fourier, gridded, inverse, placing, repeats,
+                   converging):
         if op.name in family.FRONTS:
             op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)
