@@ -230,3 +230,80 @@ def test_values_are_put_again_where_indices_say():
     whole = torch.arange(4)
     whole[whole[:2]] = whole[2:]
     assert whole.tolist() == [2, 3, 2, 3]
+
+
+# -- copies that are written to where an index says ------------------------------------------------
+
+
+def _by_numpy(name, x, index, source):
+    out = x.copy()
+    if name in ("scatter_add", "index_add"):
+        np.add.at(out, index, source)
+    else:
+        out[index] = source
+    return out
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "complex64"])
+@pytest.mark.parametrize("name", ["scatter", "scatter_add", "index_add", "index_copy"])
+def test_copies_written_by_an_index(name, dtype):
+    x, source, index = sample(9, dtype), sample(6, dtype, 1), np.array([0, 8, 3, 5, 2, 7])
+    index = np.array([0, 8, 3, 3, 2, 0]) if name.endswith("add") else index
+    given = torch.from_numpy(x.copy())
+    found = again(getattr(torch, name), given, 0, torch.from_numpy(index),
+                  torch.from_numpy(source))
+    np.testing.assert_allclose(found.numpy(), _by_numpy(name, x, index, source), rtol=1e-6)
+    assert np.array_equal(given.numpy(), x)
+
+
+@pytest.mark.parametrize("name", ["scatter", "scatter_add", "index_add", "index_copy"])
+def test_copies_written_by_an_index_go_back(name):
+    index = torch.tensor([0, 2, 3])
+    for _ in range(TURNS):
+        x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+        source = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        out = getattr(torch, name)(x, 0, index, source)
+        expected = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
+        assert out.grad_fn.name() == expected
+        assert torch.autograd.gradcheck(lambda x, s: getattr(torch, name)(x, 0, index, s),
+                                        (x, source))
+
+
+def test_copies_of_turned_tensors_and_bad_indices():
+    x, index = torch.rand(4, 3).t(), torch.tensor([[0, 1, 2, 0]])
+    source = torch.ones(1, 4)
+    wanted = x.contiguous().scatter(0, index, source)
+    assert torch.equal(again(torch.scatter, x, 0, index, source), wanted)
+    assert torch.equal(again(torch.index_fill, x, 1, index[0], 2.0),
+                       x.contiguous().index_fill(1, index[0], 2.0))
+    for _ in range(TURNS):
+        with pytest.raises(RuntimeError):
+            torch.scatter_add(torch.ones(3), 0, torch.tensor([3]), torch.ones(1))
+    with pytest.raises(RuntimeError):
+        good = torch.zeros(3).scatter_add(0, torch.tensor([2]), torch.ones(1))
+        assert good.tolist() == [0, 0, 1]
+        torch.zeros(3).scatter_add(0, torch.tensor([-1]), torch.ones(1))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_elements_put_by_their_numbers(accumulate):
+    x, index = sample((3, 4)), np.array([[0, -1], [5, 5]])
+    source = np.full((2, 2), 2.0, np.float32)
+    want = x.copy()
+    if accumulate:
+        np.add.at(want.reshape(-1), index, source)
+    else:
+        want.reshape(-1)[index] = source
+    arguments = torch.from_numpy(index), torch.from_numpy(source), accumulate
+    found = again(torch.from_numpy(x.copy()).put, *arguments)
+    np.testing.assert_allclose(found.numpy(), want)
+    for _ in range(TURNS):
+        changed = torch.from_numpy(x.copy())
+        version = changed._version
+        assert changed.put_(*arguments[:2], accumulate=accumulate) is changed
+        assert changed._version > version
+        np.testing.assert_allclose(changed.numpy(), want)
+        with pytest.raises(IndexError):
+            changed.put_(torch.tensor([[12, 0], [0, 0]]), arguments[1])
+        with pytest.raises(RuntimeError):
+            torch.zeros(3, 4, requires_grad=True).put_(*arguments)

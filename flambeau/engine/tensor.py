@@ -229,12 +229,10 @@ def empty(sig: Signature) -> Tensor:
 
 def base_of(x: Tensor) -> Tensor | None:
     """The tensor at the root of a chain of views, or None of one that is no view."""
-    base = None
-    try:
-        while True:
-            base = x = x.base
-    except AttributeError:
-        return base
+    base, above = None, getattr(x, "base", None)  # to ask costs less than to catch an error
+    while above is not None:
+        base, above = above, getattr(above, "base", None)
+    return base
 
 
 def offset_of(x: Tensor) -> int:
