@@ -82,8 +82,8 @@ def _copied(frame_of, combine: str | None, label: str):
                 return otherwise(*args)
             if plan is None:
                 result = otherwise(*args)
-                plans[key] = x.sig.contiguous and _planned(
-                    frame_of, combine, x.sig, dim, index, key[3]) or False
+                plans[key] = (x.sig.contiguous and _planned(
+                    frame_of, combine, x.sig, dim, index, key[3])) or False
                 return result
             if plan is False:
                 return otherwise(*args)
@@ -176,7 +176,7 @@ def _flat(op: Op, otherwise):
 
 
 def _planned_flat(x: Signature, index: Signature, source: Signature, accumulate: bool):
-    """(check, count, size, code, last argument, what keeps them alive), of all elements in a row."""
+    """(check, count, size, code, last argument, what keeps them alive), of elements in a row."""
     plain = all(s.tag is None and s.device is CPU and s.contiguous for s in (x, index, source))
     if not plain or not x.numel or not index.numel or index.kin is None or (
             index.dtype not in ASKED):
