@@ -30,7 +30,7 @@ from . import (
     repeats,
     resampling,
     rows,
-    systems,  # noqa: F401  native routines
+    systems,
 )
 from .called import called_front
 from .eager import engine, intercepted, plug_pointwise, tracers
@@ -63,7 +63,7 @@ def plug(op: Op) -> None:
         op.run = (keeping_front if op.keeps else composite_front)(op)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
                    cuts, likeness, inplace, fourier, gridded, inverse, placing, repeats,
-                   converging):
+                   converging, systems):
         if op.name in family.FRONTS:
             op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)
