@@ -3,6 +3,8 @@ against numpy."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -354,7 +356,8 @@ def test_tensors_side_by_side(name, shape):
 
 def test_tensors_that_do_not_fit_side_by_side():
     for name in ("hstack", "vstack", "dstack", "column_stack"):
-        for parts in ((torch.ones(2, 3, 4), torch.ones(3, 2, 5)), (torch.ones(2), torch.ones(2, 3))):
+        for parts in ((torch.ones(2, 3, 4), torch.ones(3, 2, 5)),
+                      (torch.ones(2), torch.ones(2, 3))):
             if name == "hstack" or parts[0].dim() == 3:
                 with pytest.raises(RuntimeError):
                     getattr(torch, name)(parts)
@@ -364,8 +367,7 @@ def test_tensors_that_do_not_fit_side_by_side():
 
 def test_chains_of_products():
     for sizes in ((2, 3, 4), (5, 2, 7, 3), (4, 9, 1, 6, 2, 5)):
-        chain = [sample((a, b), "float64", k) for k, (a, b) in enumerate(
-            zip(sizes, sizes[1:], strict=False))]
+        chain = [sample(pair, "float64", k) for k, pair in enumerate(itertools.pairwise(sizes))]
         found = torch.linalg.multi_dot([torch.from_numpy(m) for m in chain])
         np.testing.assert_allclose(found.numpy(), np.linalg.multi_dot(chain), rtol=1e-12)
         found = torch.chain_matmul(*[torch.from_numpy(m) for m in chain])

@@ -33,7 +33,7 @@ from . import (
     systems,
 )
 from .called import called_front
-from .eager import engine, intercepted, plug_pointwise, tracers
+from .eager import PLAIN, engine, intercepted, plug_pointwise, tracers
 from .formula import NUMPY_NAMES, SYNONYMS, bind, record
 from .indexed import indexed_front
 from .keeping import keeping_front
@@ -120,9 +120,11 @@ def composite_front(op: Composite):
     least = 1 + max(k for k, name in enumerate(op.names) if name not in op.defaults)
 
     def front_with_formula(*args, **kwargs):
-        found = intercepted(op, args, kwargs)
-        if found is not None:
-            return found[0]
+        if tracers or Tensor not in PLAIN or _some_may_answer(args) or (
+                kwargs and _some_may_answer(kwargs.values())):
+            found = intercepted(op, args, kwargs)
+            if found is not None:
+                return found[0]
         if not kwargs and least <= len(args) <= most and not any(map(_may_want, args)):
             return body(*args)
         bound = bind(op, args, kwargs)
@@ -171,6 +173,11 @@ def _may_answer(value) -> bool:
     if isinstance(value, Tensor):
         return value.sig.tag is not None
     return any(map(_may_answer, value)) if kind is list or kind is tuple else True
+
+
+def _some_may_answer(values) -> bool:
+    """The same of several; sizes and dimensions come as tuples, which are looked into."""
+    return not PLAIN.issuperset(map(type, values)) and any(map(_may_answer, values))
 
 
 def _may_want(value) -> bool:
