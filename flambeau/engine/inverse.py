@@ -113,9 +113,9 @@ def _triangle(sig: Signature, bound: dict):
         return out
     # What is multiplied from the right is turned, and solved from the left.
     layout = (n, 1) if left is not turned else (1, n)
-    layout += (columns, 1) if left else (1, columns)
+    sides = (columns, 1) if left else (1, columns)
     factors.triangle(sig.dtype.name)(
-        out.ptr, a.ptr, b.ptr, *steps, *layout, n, m, int(upper is not left), int(unit), count,
+        out.ptr, a.ptr, b.ptr, *steps, *layout, *sides, n, m, int(upper is not left), int(unit), count,
         count * n * n * m)
     return out
 

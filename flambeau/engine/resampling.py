@@ -26,10 +26,11 @@ def _run(sig: Signature, x, sizes, bound: dict, back: bool):
     scales = bound["scales"]
     key = (x.sig, sig, tuple(sizes), bound["mode"], bool(bound["align_corners"]),
            None if scales is None else tuple(scales), back)
-    plan = _plans.get(key)
+    try:
+        plan = _plans[key]
+    except KeyError:
+        plan = _plans[key] = _planned(*key) if has_code(x, len(sizes)) and sig.numel else None
     if plan is None:
-        plan = _plans[key] = _planned(*key) if has_code(x, len(sizes)) and sig.numel else False
-    if plan is False:
         return None
     out, plain = empty(sig), plain_values(x, sig.dtype)
     plan.run(out.ptr, plain.ptr)
