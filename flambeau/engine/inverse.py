@@ -115,8 +115,8 @@ def _triangle(sig: Signature, bound: dict):
     layout = (n, 1) if left is not turned else (1, n)
     sides = (columns, 1) if left else (1, columns)
     factors.triangle(sig.dtype.name)(
-        out.ptr, a.ptr, b.ptr, *steps, *layout, *sides, n, m, int(upper is not left), int(unit), count,
-        count * n * n * m)
+        out.ptr, a.ptr, b.ptr, *steps, *layout, *sides, n, m, int(upper is not left), int(unit),
+        count, count * n * n * m)
     return out
 
 

@@ -137,6 +137,13 @@ def _rotation(sig: Signature, x: Tensor, taus: Tensor) -> Tensor:
     return out
 
 
+def _reflect(x: Signature, taus: Signature) -> bool:
+    """Whether there is code for products of these reflections."""
+    plain = taus.tag is None and x.contiguous and taus.contiguous and x.dtype is taus.dtype
+    return (plain and x.rank == taus.rank + 1 > 1 and has_code(x) and taus.numel > 0
+            and x.shape[-2] >= x.shape[-1] >= taus.shape[-1] and x.shape[:-2] == taus.shape[:-1])
+
+
 def _householder(op: Op, otherwise):
     """householder_product, where nothing is recorded."""
     op.takes_out = True
@@ -148,12 +155,9 @@ def _householder(op: Op, otherwise):
         if type(x) is not Tensor or type(taus) is not Tensor or (
                 modes.grad and (x.node is not None or taus.node is not None)):
             return otherwise(x, taus)
-        a, b = x.sig, taus.sig
-        if a.rank < 2 or a.rank != b.rank + 1 or a.dtype is not b.dtype or not (
-                a.contiguous and b.contiguous and has_code(a) and b.numel) or not (
-                a.shape[-2] >= a.shape[-1] >= b.shape[-1]) or a.shape[:-2] != b.shape[:-1]:
+        if not _reflect(x.sig, taus.sig):
             return otherwise(x, taus)
-        return _rotation(a, x, taus)
+        return _rotation(x.sig, x, taus)
 
     front.__name__, front.__doc__ = op.name, op.doc
     return front
