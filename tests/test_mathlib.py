@@ -114,7 +114,60 @@ def log_ndtr(x):
     return each(lambda v: math.log(0.5 * math.erfc(-v / math.sqrt(2))))(x)
 
 
+def first_kind(order, x):
+    """The mean of cos(order t - x sin t), by sums that converge fast."""
+    nodes = (np.arange(128, dtype=LONG) + LONG(0.5)) * LONG("3.14159265358979323846") / 128
+    return np.mean([np.cos(order * t - x * np.sin(t)) for t in nodes], 0)
+
+
+def second_kind(order, x):
+    """Neumann's series in functions of the first kind."""
+    pi, euler = LONG("3.14159265358979323846"), LONG("0.57721566490153286061")
+    log = np.log(x / 2) + euler
+    if order == 0:
+        tail = sum((-1) ** k * first_kind(2 * k, x) / k for k in range(1, 32))
+        return 2 / pi * log * first_kind(0, x) - 4 / pi * tail
+    tail = sum((-1) ** k * LONG(2 * k + 1) / (k * (k + 1)) * first_kind(2 * k + 1, x)
+               for k in range(1, 31))
+    return 2 / pi * ((log - 1) * first_kind(1, x) - first_kind(0, x) / x - tail)
+
+
+def third_kind(order, x):
+    """exp(x) K(x): the integral of exp(-x (cosh t - 1)) cosh(order t), by trapezoidal sums."""
+    steps = np.arange(1, 400, dtype=LONG) / 16
+    total = sum(np.exp(-x * (np.cosh(t) - 1)) * np.cosh(order * t) for t in steps)
+    return (LONG(0.5) + total) / 16
+
+
+def airy(x):
+    """A power series, or to the right what is left of a function of the third kind."""
+    f, g = np.ones_like(x), x.copy()
+    first, second = f, g
+    for k in range(1, 60):
+        first = first * x ** 3 / ((3 * k) * (3 * k - 1))
+        second = second * x ** 3 / ((3 * k) * (3 * k + 1))
+        f, g = f + first, g + second
+    series = LONG("0.355028053887817239260") * f - LONG("0.258819403792806798405") * g
+    safe = np.where(x > 1, x, 1)
+    z = safe * np.sqrt(safe) * 2 / 3
+    falling = np.sqrt(safe / 3) / LONG("3.14159265358979323846") * np.exp(-z)
+    return np.where(x > 1, falling * third_kind(LONG(1) / 3, z), series)
+
+
 # -- sweeps ------------------------------------------------------------------------------------
+
+#: name -> truth, intervals, and from where on it falls, so that small values have all their digits
+WAVES = {
+    "j0":   (lambda x: first_kind(0, x), [(-30, 30), (7.9, 8.1)], math.inf),
+    "j1":   (lambda x: first_kind(1, x), [(-30, 30), (7.9, 8.1)], math.inf),
+    "y0":   (lambda x: second_kind(0, x), [(0.001, 1), (1, 25), (7.9, 8.1)], math.inf),
+    "y1":   (lambda x: second_kind(1, x), [(0.1, 1), (1, 25), (7.9, 8.1)], math.inf),
+    "k0":   (lambda x: third_kind(0, x) * np.exp(-x), [(0.001, 1), (1, 50), (1.9, 2.1)], 0),
+    "k0e":  (lambda x: third_kind(0, x), [(0.001, 1), (1, 50), (1.9, 2.1)], 0),
+    "k1":   (lambda x: third_kind(1, x) * np.exp(-x), [(0.001, 1), (1, 50), (1.9, 2.1)], 0),
+    "k1e":  (lambda x: third_kind(1, x), [(0.001, 1), (1, 50), (1.9, 2.1)], 0),
+    "airy": (airy, [(-8, 2), (1.9, 20)], 0),
+}
 
 #: name -> numpy's function, intervals worth a closer look
 ELEMENTARY = {
@@ -268,6 +321,15 @@ EXTREMES = {
     "i1":       [0.0, -0.0, None, None, None, None, math.inf, -math.inf, NEVER],
     "i1e":      [0.0, -0.0, None, None, None, None, 0.0, -0.0, NEVER],
     "rsqrt":    [math.inf, -math.inf, 1.0, NEVER, None, NEVER, 0.0, NEVER, NEVER],
+    "j0":       [1.0, 1.0, None, None, None, None, NEVER, NEVER, NEVER],
+    "j1":       [0.0, None, None, None, None, None, NEVER, NEVER, NEVER],
+    "y0":       [-math.inf, -math.inf, None, NEVER, None, NEVER, NEVER, NEVER, NEVER],
+    "y1":       [-math.inf, -math.inf, None, NEVER, None, NEVER, NEVER, NEVER, NEVER],
+    "k0":       [math.inf, math.inf, None, NEVER, None, NEVER, 0.0, NEVER, NEVER],
+    "k0e":      [math.inf, math.inf, None, NEVER, None, NEVER, 0.0, NEVER, NEVER],
+    "k1":       [math.inf, math.inf, None, NEVER, None, NEVER, 0.0, NEVER, NEVER],
+    "k1e":      [math.inf, math.inf, None, NEVER, None, NEVER, 0.0, NEVER, NEVER],
+    "airy":     [None, None, None, None, None, None, NEVER, NEVER, NEVER],
 }
 
 
@@ -346,6 +408,19 @@ def test_below_is_the_normal_distribution_to_some_half_units_of_one(dtype):
     assert ends.tolist() == [0.5, 1.0, 1.0, 0.0, 0.0]
 
 
+@wide
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("name", WAVES)
+def test_bessel_functions(name, dtype):
+    truth, ranges, falls = WAVES[name]
+    x = sweep(dtype, *ranges, everything=False, count=500)
+    got, want = compute(name, dtype, x), truth(x.astype(LONG))
+    # Near zeros of a wave an error of the argument's own rounding is all of it.
+    scale = np.where(x > falls, np.abs(want), np.maximum(np.abs(want), 0.3))
+    limit = 1e-7 if dtype is dt.float32 else 2e-13 if name == "airy" else 2e-14
+    assert (np.abs(got - want) / scale).max() < limit
+
+
 def test_every_name_is_swept():
-    swept = {*ELEMENTARY, *ADVANCED, "below", "erfinv", "ndtri", "exp_falling"}
+    swept = {*ELEMENTARY, *ADVANCED, *WAVES, "below", "erfinv", "ndtri", "exp_falling"}
     assert {name for name, _ in mathlib.TABLE} == swept

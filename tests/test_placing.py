@@ -3,6 +3,8 @@ against numpy."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -230,3 +232,148 @@ def test_values_are_put_again_where_indices_say():
     whole = torch.arange(4)
     whole[whole[:2]] = whole[2:]
     assert whole.tolist() == [2, 3, 2, 3]
+
+
+# -- copies that are written to where an index says ------------------------------------------------
+
+
+def _by_numpy(name, x, index, source):
+    out = x.copy()
+    if name in ("scatter_add", "index_add"):
+        np.add.at(out, index, source)
+    else:
+        out[index] = source
+    return out
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "complex64"])
+@pytest.mark.parametrize("name", ["scatter", "scatter_add", "index_add", "index_copy"])
+def test_copies_written_by_an_index(name, dtype):
+    x, source, index = sample(9, dtype), sample(6, dtype, 1), np.array([0, 8, 3, 5, 2, 7])
+    index = np.array([0, 8, 3, 3, 2, 0]) if name.endswith("add") else index
+    given = torch.from_numpy(x.copy())
+    found = again(getattr(torch, name), given, 0, torch.from_numpy(index),
+                  torch.from_numpy(source))
+    np.testing.assert_allclose(found.numpy(), _by_numpy(name, x, index, source), rtol=1e-6)
+    assert np.array_equal(given.numpy(), x)
+
+
+@pytest.mark.parametrize("name", ["scatter", "scatter_add", "index_add", "index_copy"])
+def test_copies_written_by_an_index_go_back(name):
+    index = torch.tensor([0, 2, 3])
+    for _ in range(TURNS):
+        x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+        source = torch.randn(3, dtype=torch.float64, requires_grad=True)
+        out = getattr(torch, name)(x, 0, index, source)
+        expected = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
+        assert out.grad_fn.name() == expected
+        assert torch.autograd.gradcheck(lambda x, s: getattr(torch, name)(x, 0, index, s),
+                                        (x, source))
+
+
+def test_copies_of_turned_tensors_and_bad_indices():
+    x, index = torch.rand(4, 3).t(), torch.tensor([[0, 1, 2, 0]])
+    source = torch.ones(1, 4)
+    wanted = x.contiguous().scatter(0, index, source)
+    assert torch.equal(again(torch.scatter, x, 0, index, source), wanted)
+    assert torch.equal(again(torch.index_fill, x, 1, index[0], 2.0),
+                       x.contiguous().index_fill(1, index[0], 2.0))
+    for _ in range(TURNS):
+        with pytest.raises(RuntimeError):
+            torch.scatter_add(torch.ones(3), 0, torch.tensor([3]), torch.ones(1))
+    with pytest.raises(RuntimeError):
+        good = torch.zeros(3).scatter_add(0, torch.tensor([2]), torch.ones(1))
+        assert good.tolist() == [0, 0, 1]
+        torch.zeros(3).scatter_add(0, torch.tensor([-1]), torch.ones(1))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_elements_put_by_their_numbers(accumulate):
+    x, index = sample((3, 4)), np.array([[0, -1], [5, 5]])
+    source = np.full((2, 2), 2.0, np.float32)
+    want = x.copy()
+    if accumulate:
+        np.add.at(want.reshape(-1), index, source)
+    else:
+        want.reshape(-1)[index] = source
+    arguments = torch.from_numpy(index), torch.from_numpy(source), accumulate
+    found = again(torch.from_numpy(x.copy()).put, *arguments)
+    np.testing.assert_allclose(found.numpy(), want)
+    for _ in range(TURNS):
+        changed = torch.from_numpy(x.copy())
+        version = changed._version
+        assert changed.put_(*arguments[:2], accumulate=accumulate) is changed
+        assert changed._version > version
+        np.testing.assert_allclose(changed.numpy(), want)
+        with pytest.raises(IndexError):
+            changed.put_(torch.tensor([[12, 0], [0, 0]]), arguments[1])
+        with pytest.raises(RuntimeError):
+            torch.zeros(3, 4, requires_grad=True).put_(*arguments)
+
+
+# -- lists of places, elements by number, and tensors side by side ---------------------------------
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, 0), (1, 1), (4, 4), (3, 7), (7, 3)])
+@pytest.mark.parametrize("offset", [-9, -3, -1, 0, 1, 2, 9])
+def test_places_of_triangles(rows, columns, offset):
+    for name, mask in (("tril", np.tril), ("triu", np.triu)):
+        want = np.stack(np.nonzero(mask(np.ones((rows, columns)), offset)))
+        found = getattr(torch, f"{name}_indices")(rows, columns, offset)
+        assert found.dtype is torch.int64 and np.array_equal(found.numpy(), want)
+    assert torch.triu_indices(2, 2, dtype=torch.int32).dtype is torch.int32
+
+
+def test_elements_taken_by_their_numbers():
+    x, index = sample((3, 4)), np.array([[0, -1, 5], [11, -12, 5]])
+    given = torch.from_numpy(x), torch.from_numpy(index)
+    assert np.array_equal(again(torch.take, *given).numpy(), np.take(x, index, mode="wrap"))
+    for _ in range(TURNS):
+        with pytest.raises(IndexError):
+            torch.take(given[0], torch.tensor([[0, 0, 0], [0, 0, 12]]))
+        leaf = given[0].clone().requires_grad_()
+        out = torch.take(leaf, given[1])
+        out.sum().backward()
+        assert out.grad_fn.name() == "TakeBackward0" and leaf.grad[1, 1] == 2
+    turned = given[0].t()
+    assert np.array_equal(again(torch.take, turned, given[1]).numpy(),
+                          np.take(x.T, index, mode="wrap"))
+
+
+@pytest.mark.parametrize("name", ["hstack", "vstack", "dstack", "column_stack"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 3, 4), (2, 1, 2, 2)])
+def test_tensors_side_by_side(name, shape):
+    parts = [sample(shape, seed=k) for k in range(3)]
+    want = getattr(np, name)(parts)
+    found = again(getattr(torch, name), [torch.from_numpy(p) for p in parts])
+    assert np.array_equal(found.numpy(), want)
+    leaves = [torch.from_numpy(p).requires_grad_() for p in parts]
+    out = getattr(torch, name)(leaves)
+    assert out.grad_fn.name() == "CatBackward0"
+    out.sum().backward()
+    assert all(torch.equal(leaf.grad, torch.ones(shape)) for leaf in leaves)
+
+
+def test_tensors_that_do_not_fit_side_by_side():
+    for name in ("hstack", "vstack", "dstack", "column_stack"):
+        for parts in ((torch.ones(2, 3, 4), torch.ones(3, 2, 5)),
+                      (torch.ones(2), torch.ones(2, 3))):
+            if name == "hstack" or parts[0].dim() == 3:
+                with pytest.raises(RuntimeError):
+                    getattr(torch, name)(parts)
+    assert torch.vstack((torch.ones(3), torch.zeros(2, 3))).shape == (3, 3)
+    assert torch.hstack((torch.ones(3), torch.zeros(2, dtype=torch.int64))).dtype is torch.float32
+
+
+def test_chains_of_products():
+    for sizes in ((2, 3, 4), (5, 2, 7, 3), (4, 9, 1, 6, 2, 5)):
+        chain = [sample(pair, "float64", k) for k, pair in enumerate(itertools.pairwise(sizes))]
+        found = torch.linalg.multi_dot([torch.from_numpy(m) for m in chain])
+        np.testing.assert_allclose(found.numpy(), np.linalg.multi_dot(chain), rtol=1e-12)
+        found = torch.chain_matmul(*[torch.from_numpy(m) for m in chain])
+        np.testing.assert_allclose(found.numpy(), np.linalg.multi_dot(chain), rtol=1e-12)
+    ends = [torch.ones(3), torch.ones(3, 2), torch.ones(2)]
+    assert torch.linalg.multi_dot(ends).shape == () and torch.linalg.multi_dot(ends) == 6
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            torch.linalg.multi_dot([torch.ones(2, 3), torch.ones(2, 3)])

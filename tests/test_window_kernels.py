@@ -6,6 +6,7 @@ time, frames of single planes, and lines shorter or longer than a vector.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -323,7 +324,8 @@ def test_what_is_not_finite_stays_where_it_is():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("way", [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)])
+@pytest.mark.parametrize("way", [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1),
+                                 (2, 2)])
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize(("shape", "points"), [
     ((2, 3, 9, 6), (5, 7)), ((1, 2, 1, 1), (3, 3)), ((3, 1, 4, 5), (1, 301)),
@@ -338,7 +340,7 @@ def test_images_read_at_points(dtype, way, align, shape, points):
         want = op.body(x, grid, *way, align)
         found = torch.grid_sampler_2d(x, grid, *way, align)
     assert torch.allclose(found, want, rtol=1e-4, atol=1e-5, equal_nan=True)
-    names = ("bilinear", "nearest"), ("zeros", "border", "reflection")
+    names = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     by_name = torch.nn.functional.grid_sample(x, grid, names[0][way[0]], names[1][way[1]], align)
     turned = x.transpose(2, 3).contiguous().transpose(2, 3)  # not contiguous: no native code
     assert torch.equal(by_name.isnan(), found.isnan())
@@ -352,3 +354,41 @@ def test_gradients_of_images_read_at_points():
     for padding in ("zeros", "border"):
         assert torch.autograd.gradcheck(lambda x, grid, p=padding: (
             torch.nn.functional.grid_sample(x, grid, "bilinear", p, False)), (x, grid))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("way", list(itertools.product((0, 1, 2), (0, 1, 2), (False, True))))
+@pytest.mark.parametrize(("shape", "points"), [
+    ((2, 9, 5, 6), (5, 17)), ((2, 3, 3, 4, 5), (3, 2, 40)), ((1, 2, 1, 1), (2, 3))])
+def test_ways_back_of_what_is_read_at_points(dtype, way, shape, points):
+    """Native code against ops put together."""
+    n = len(points)
+    if n == 3 and way[0] == 2:
+        pytest.skip("volumes have no cubic taps")
+    x = torch.randn(shape, dtype=dtype, requires_grad=True)
+    grid = (torch.rand(shape[0], *points, n, dtype=dtype) * 3.2 - 1.6).requires_grad_()
+    out = registry[f"grid_sampler_{n}d"](x, grid, *way)
+    g = torch.randn_like(out)
+    out.backward(g.mT.contiguous().mT)
+    with torch.no_grad():
+        value = registry[f"grid_sampler_{n}d"].body(x, grid, *way)
+        want = registry["grid_sampler_input_gradient"].body(g, x, grid, *way)
+        moved = registry["grid_sampler_grid_gradient"].body(g, x, grid, *way)
+    for found, wanted in ((out, value), (x.grad, want), (grid.grad, moved)):
+        assert torch.allclose(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_gradient_past_the_edge_goes_nowhere():
+    x = torch.zeros(1, 1, 3, 3, requires_grad=True)
+    grid = torch.full((1, 1, 1, 2), 5.0)
+    torch.nn.functional.grid_sample(x, grid, align_corners=False).backward(
+        torch.full((1, 1, 1, 1), math.inf))
+    assert not x.grad.any()
+
+
+def test_what_is_read_at_points_has_a_second_gradient():
+    x = torch.randn(1, 1, 4, 5, dtype=torch.float64, requires_grad=True)
+    grid = (torch.rand(1, 2, 2, 2, dtype=torch.float64) * 1.6 - 0.8).requires_grad_()
+    for mode in ("bilinear", "bicubic"):
+        assert torch.autograd.gradgradcheck(lambda x, grid, mode=mode: (
+            torch.nn.functional.grid_sample(x, grid, mode, "zeros", False)), (x, grid))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..core import dtype as dt
 from ..core.expr import Expr
-from .elementary import circular, exponential, special
+from .elementary import bessel, circular, exponential, special
 from .elementary.floats import in_double, root
 
 
@@ -59,6 +59,15 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Expr], Callable[..., Expr] | None]] = 
     "i0e":      (in_double(special.i0e),         special.i0e),
     "i1":       (in_double(special.i1),          special.i1),
     "i1e":      (in_double(special.i1e),         special.i1e),
+    "j0":       (in_double(bessel.j0),           bessel.j0),
+    "j1":       (in_double(bessel.j1),           bessel.j1),
+    "y0":       (in_double(bessel.y0),           bessel.y0),
+    "y1":       (in_double(bessel.y1),           bessel.y1),
+    "k0":       (in_double(bessel.k0),           bessel.k0),
+    "k0e":      (in_double(bessel.k0e),          bessel.k0e),
+    "k1":       (in_double(bessel.k1),           bessel.k1),
+    "k1e":      (in_double(bessel.k1e),          bessel.k1e),
+    "airy":     (in_double(bessel.airy),         bessel.airy),
 }
 
 TABLE: dict[tuple[str, dt.dtype], Callable[..., Expr]] = {

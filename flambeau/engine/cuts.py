@@ -76,6 +76,8 @@ def _turned(sig, *dims):
 
 def _rolled(sig, shift, dim=None):
     """Without a dimension it is the whole, laid out in one, that is rolled."""
+    if dim is None and sig.rank == 1:
+        dim = 0
     return (shift, dim % sig.rank) if type(shift) is type(dim) is int else None
 
 

@@ -1,8 +1,9 @@
-"""Fronts of ops that write where an index says, in place: what is known already takes one frame.
+"""Fronts of ops that write where an index says, in place or to a copy: what is known already takes
+one frame.
 
 Each looks up what was planned for these signatures, asks one native call whether indices are in
-bounds, and runs the kernel. What is recorded for gradients or traced, and all errors, are left to
-the op's usual front.
+bounds, and runs the kernel. Changes in place that are recorded for gradients, what is traced, and
+all errors are left to the op's usual front.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from ..ops.declare import Op
 from . import selection
 from .access import ASKED
 from .create import filled
-from .eager import PLAIN, changed, check_writable, new_table, tracers
+from .eager import PLAIN, changed, check_writable, engine, new_table, tracers
 from .fresh import empty
 from .indexing import placed_again
 from .modes import modes
 from .storage import checkers
-from .tensor import Signature, Tensor, signature
+from .tensor import Signature, Tensor, make, signature
+from .views import recorded
 
 _NUMBERS = frozenset((int, float, bool))
 
@@ -45,7 +47,7 @@ def _in_place(frame_of, combine: str | None):
             if plan is False or (modes.grad and (
                     x.node or (kind not in _NUMBERS and source.node))):
                 return otherwise(*args)
-            check, count, high, given, run, last, _ = plan
+            check, count, high, given, run, last, *_ = plan
             if not check(index.ptr, count, 0, high) or index.mem is x.mem:
                 return otherwise(*args)
             if given is not None:
@@ -56,6 +58,48 @@ def _in_place(frame_of, combine: str | None):
             run(x.ptr, source.ptr, index.ptr, last)
             changed(x)
             return x
+
+        front.__name__, front.__doc__ = op.name, op.doc
+        return front
+
+    return wrapped
+
+
+def _copied(frame_of, combine: str | None, label: str):
+    """The front of f(x, dim, index, source) that leaves x as it is."""
+    def wrapped(op: Op, otherwise):
+        plans, op.takes_out = new_table(), True
+
+        def front(*args, **named):
+            if named or len(args) != 4 or tracers or checkers or Tensor not in PLAIN:
+                return otherwise(*args, **named)
+            x, dim, index, source = args
+            kind = type(source)
+            try:
+                key = x.sig, dim, index.sig, kind if kind in _NUMBERS else source.sig
+                plan = plans.get(key)
+            except (AttributeError, TypeError):
+                return otherwise(*args)
+            if plan is None:
+                result = otherwise(*args)
+                plans[key] = (x.sig.contiguous and _planned(
+                    frame_of, combine, x.sig, dim, index, key[3])) or False
+                return result
+            if plan is False:
+                return otherwise(*args)
+            check, count, high, given, run, last, frame, _ = plan
+            wanted = modes.grad and (x.node or (given is None and source.node))
+            if not check(index.ptr, count, 0, high) or (wanted and given is not None):
+                return otherwise(*args)
+            if given is not None:
+                source = filled(empty(given), source)
+            out = engine.clone(make(x.sig, x.mem, x.ptr) if x.node else x)
+            run(out.ptr, source.ptr, index.ptr, last)
+            if not wanted:
+                return out
+            chosen = selection.Selection(frame, (index,))
+            return recorded(out, label, (x, source), selection.put_back(
+                x, chosen, source, combine, label), chosen.indices)
 
         front.__name__, front.__doc__ = op.name, op.doc
         return front
@@ -78,7 +122,7 @@ def _planned(frame_of, combine, x: Signature, dim, index: Tensor, given):
         return None
     run, last, _, program = selection.writing(frame, x, source, combine)
     return (within(where.dtype.name), where.numel, x.shape[dim], source if number else None, run,
-            last, program)
+            last, frame, program)
 
 
 def _along(x: Signature, dim: int, index: Tensor):
@@ -87,6 +131,62 @@ def _along(x: Signature, dim: int, index: Tensor):
 
 def _rows(x: Signature, dim: int, index: Tensor):
     return selection.rows(index, tuple(x.shape), dim).frame if index.sig.rank == 1 else None
+
+
+def _flat(op: Op, otherwise):
+    """The fronts of put_(x, index, source, accumulate) and of put, where nothing is recorded."""
+    plans, copied = new_table(), op.name == "put"
+    op.takes_out = copied
+
+    def front(*args, **named):
+        if len(args) == 3:
+            accumulate = named.get("accumulate", False) if len(named) < 2 else None
+        else:
+            accumulate = args[3] if len(args) == 4 and not named else None
+        if type(accumulate) is not bool or len(named) > ("accumulate" in named) or tracers or (
+                checkers or Tensor not in PLAIN):
+            return otherwise(*args, **named)
+        x, index, source = args[:3]
+        try:
+            key = x.sig, index.sig, source.sig, accumulate
+        except AttributeError:
+            return otherwise(*args, **named)
+        plan = plans.get(key)
+        if plan is None:
+            result = otherwise(*args, **named)
+            plans[key] = _planned_flat(*key) or False
+            return result
+        if plan is False or (modes.grad and (x.node or source.node)):
+            return otherwise(*args, **named)
+        check, count, size, run, last, _ = plan
+        if not check(index.ptr, count, -size, size) or (
+                not copied and (index.mem is x.mem or source.mem is x.mem)):
+            return otherwise(*args, **named)
+        if copied:
+            out = engine.clone(x)
+            run(out.ptr, source.ptr, index.ptr, size, last)
+            return out
+        check_writable(x, op.name)
+        run(x.ptr, source.ptr, index.ptr, size, last)
+        changed(x)
+        return x
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+def _planned_flat(x: Signature, index: Signature, source: Signature, accumulate: bool):
+    """(check, count, size, code, last argument, what keeps them alive), of elements in a row."""
+    plain = all(s.tag is None and s.device is CPU and s.contiguous for s in (x, index, source))
+    if not plain or not x.numel or not index.numel or index.kin is None or (
+            index.dtype not in ASKED):
+        return None
+    places = signature(index.dtype, (index.numel,))
+    frame = selection.frame_along(places, 0, True)
+    run, last, _, program = selection.writing(
+        frame, signature(x.dtype, (x.numel,)), signature(source.dtype, (source.numel,)),
+        "add" if accumulate else None)
+    return within(index.dtype.name), index.numel, x.numel, run, last, program
 
 
 def _index_put(op: Op, otherwise):
@@ -112,4 +212,11 @@ FRONTS = {
     "index_copy_":  _in_place(_rows, None),
     "index_fill_":  _in_place(_rows, None),
     "index_put_":   _index_put,
+    "scatter":      _copied(_along, None, "ScatterBackward0"),
+    "scatter_add":  _copied(_along, "add", "ScatterAddBackward0"),
+    "index_add":    _copied(_rows, "add", "IndexAddBackward0"),
+    "index_copy":   _copied(_rows, None, "IndexCopyBackward0"),
+    "index_fill":   _copied(_rows, None, "IndexFillBackward0"),
+    "put":          _flat,
+    "put_":         _flat,
 }

@@ -10,6 +10,7 @@ from ..ops.declare import Composite, Indexed, Library, Op, Pointwise, Reduction,
 from . import (
     added,
     aligned,  # noqa: F401  native routines
+    converging,
     convolve,
     cuts,
     deposit,
@@ -29,10 +30,10 @@ from . import (
     repeats,
     resampling,
     rows,
-    systems,  # noqa: F401  native routines
+    systems,
 )
 from .called import called_front
-from .eager import engine, intercepted, plug_pointwise, tracers
+from .eager import PLAIN, engine, intercepted, plug_pointwise, tracers
 from .formula import NUMPY_NAMES, SYNONYMS, bind, record
 from .indexed import indexed_front
 from .keeping import keeping_front
@@ -61,7 +62,8 @@ def plug(op: Op) -> None:
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
-                   cuts, likeness, inplace, fourier, gridded, inverse, placing, repeats):
+                   cuts, likeness, inplace, fourier, gridded, inverse, placing, repeats,
+                   converging, systems):
         if op.name in family.FRONTS:
             op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)
@@ -118,9 +120,11 @@ def composite_front(op: Composite):
     least = 1 + max(k for k, name in enumerate(op.names) if name not in op.defaults)
 
     def front_with_formula(*args, **kwargs):
-        found = intercepted(op, args, kwargs)
-        if found is not None:
-            return found[0]
+        if tracers or Tensor not in PLAIN or _some_may_answer(args) or (
+                kwargs and _some_may_answer(kwargs.values())):
+            found = intercepted(op, args, kwargs)
+            if found is not None:
+                return found[0]
         if not kwargs and least <= len(args) <= most and not any(map(_may_want, args)):
             return body(*args)
         bound = bind(op, args, kwargs)
@@ -169,6 +173,11 @@ def _may_answer(value) -> bool:
     if isinstance(value, Tensor):
         return value.sig.tag is not None
     return any(map(_may_answer, value)) if kind is list or kind is tuple else True
+
+
+def _some_may_answer(values) -> bool:
+    """The same of several; sizes and dimensions come as tuples, which are looked into."""
+    return not PLAIN.issuperset(map(type, values)) and any(map(_may_answer, values))
 
 
 def _may_want(value) -> bool:

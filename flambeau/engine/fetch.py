@@ -420,7 +420,84 @@ def _pad(op: Op, otherwise):
 
 
 #: op -> its front, given the op and the front that answers everything
+def _take(op: Op, otherwise):
+    """take(x, index), where nothing is recorded."""
+    plans, op.takes_out = new_table(), True
+
+    def front(*args, **named):
+        if named or len(args) != 2 or tracers or checkers or Tensor not in PLAIN:
+            return otherwise(*args, **named)
+        x, index = args
+        try:
+            key = x.sig, index.sig
+        except AttributeError:
+            return otherwise(x, index)
+        plan = plans.get(key)
+        if plan is None:
+            result = otherwise(x, index)
+            plans[key] = _planned_take(*key) or False
+            return result
+        if plan is False or (modes.grad and x.node is not None):
+            return otherwise(x, index)
+        sig, check, count, size, run, last, _ = plan
+        if not check(index.ptr, count, -size, size):
+            return otherwise(x, index)
+        out = empty(sig)
+        run(out.ptr, x.ptr, index.ptr, size, last)
+        return out
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
+def _planned_take(x: Signature, index: Signature):
+    """(signature, check, count, size, code, last argument, what keeps them alive)."""
+    if not _usable(x, index) or not x.contiguous or not x.numel or index.kin is None:
+        return None
+    frame = selection.frame_along(signature(index.dtype, (index.numel,)), 0, True)
+    _, run, last, _, program = selection.reading(frame, signature(x.dtype, (x.numel,)))
+    return (signature(x.dtype, tuple(index.shape)), within(index.dtype.name), index.numel, x.numel,
+            run, last, program)
+
+
+#: name -> rank of tensors -> (whether they get a new dimension, which one they are joined along)
+_JOINED = {
+    "hstack":       {1: (False, 0), 2: (False, 1), 3: (False, 1), 4: (False, 1)},
+    "vstack":       {1: (True, 0), 2: (False, 0), 3: (False, 0), 4: (False, 0)},
+    "dstack":       {2: (True, 2), 3: (False, 2), 4: (False, 2)},
+    "column_stack": {1: (True, 1), 2: (False, 1), 3: (False, 1), 4: (False, 1)},
+}
+
+
+def _side_by_side(op: Op, otherwise):
+    """hstack and its kin of tensors of one rank, which are one cat or stack of them as they are."""
+    ways, op.takes_out = _JOINED[op.name], True
+
+    def front(*args, **named):
+        if named or len(args) != 1 or tracers or type(args[0]) not in (list, tuple):
+            return otherwise(*args, **named)
+        tensors = args[0]
+        first = tensors[0] if tensors else None
+        if type(first) is not Tensor:
+            return otherwise(tensors)
+        sig = first.sig
+        way = ways.get(sig.rank)
+        if way is None or sig.tag is not None:
+            return otherwise(tensors)
+        fresh, dim = way
+        for x in tensors:
+            if type(x) is not Tensor or (fresh and x.node is not None) or (  # cat's step is named
+                    x.sig is not sig and (fresh or x.sig.rank != sig.rank)):
+                return otherwise(tensors)
+        return registry["stack" if fresh else "cat"].run(tensors, dim)
+
+    front.__name__, front.__doc__ = op.name, op.doc
+    return front
+
+
 FRONTS = {
+    **dict.fromkeys(_JOINED, _side_by_side),
+    "take":            _take,
     "cat":             _join("CatBackward0", False),
     "stack":           _join("StackBackward0", True),
     "gather":          _by_index("GatherBackward0", _gather_frame),

@@ -3,11 +3,14 @@ those that have none."""
 
 from __future__ import annotations
 
+from math import prod
+
 from ..core import dtype as dt
 from ..core.device import CPU
 from ..devices.cpu import inverse as factors
 from ..devices.cpu.inverse import KINDS, MOST, inverse
 from ..devices.cpu.routines import NATIVE
+from ..devices.cpu.systems import system
 from ..ops.declare import Op
 from .convolve import plain_values
 from .eager import PLAIN, tracers
@@ -82,22 +85,38 @@ _one_info = signature(dt.int32, ())
 _SMALL = 1 << 14
 
 
+def _turned(sig: Signature) -> bool:
+    """Whether matrices lie by columns."""
+    n = sig.shape[-1]
+    return tuple(sig.strides[-2:]) == (1, n) and n > 1 and sig.numel == prod(sig.shape) and (
+        sig.rank == 2 or (sig.rank == 3 and sig.strides[0] == n * n))
+
+
 def _triangle(sig: Signature, bound: dict):
     """The routine of solve_triangular; matrices that are not one for each result are repeated."""
     A, B, left = bound["A"], bound["B"], bool(bound["left"])
     rows, columns = sig.shape[-2:]
     n, m = (rows, columns) if left else (columns, rows)
     one, count = rows * columns, sig.numel // max(1, rows * columns)
-    if sig.dtype.name not in KINDS or sig.device is not CPU or not 0 < n * n * m <= _SMALL or (
+    if sig.dtype.name not in KINDS or sig.device is not CPU or not sig.numel or (
             A.sig.numel not in (n * n, count * n * n) or B.sig.numel not in (one, sig.numel)):
         return None
-    a, b, out = plain_values(A, sig.dtype), plain_values(B, sig.dtype), empty(sig)
+    turned = _turned(A.sig) and A.sig.dtype is sig.dtype
+    a, b, out = A if turned else plain_values(A, sig.dtype), plain_values(B, sig.dtype), empty(sig)
+    steps = n * n if A.sig.numel > n * n else 0, one if B.sig.numel > one else 0
+    upper, unit = bool(bound["upper"]), bool(bound["unitriangular"])
+    if n * n * m > _SMALL:
+        system("trsm", sig.dtype.name)(
+            out.ptr, a.ptr, b.ptr, *steps, ord("R" if left else "L"),
+            ord("U" if upper is turned else "L"), ord("T" if turned else "N"),
+            ord("U" if unit else "N"), n, rows, columns, count, count * n * n * m)
+        return out
     # What is multiplied from the right is turned, and solved from the left.
-    layout = (n, 1, columns, 1) if left else (1, n, 1, columns)
+    layout = (n, 1) if left is not turned else (1, n)
+    sides = (columns, 1) if left else (1, columns)
     factors.triangle(sig.dtype.name)(
-        out.ptr, a.ptr, b.ptr, n * n if A.sig.numel > n * n else 0,
-        one if B.sig.numel > one else 0, *layout, n, m, int(bool(bound["upper"]) is not left),
-        int(bool(bound["unitriangular"])), count, count * n * n * m)
+        out.ptr, a.ptr, b.ptr, *steps, *layout, *sides, n, m, int(upper is not left), int(unit),
+        count, count * n * n * m)
     return out
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 from ..core import dtype as dt
 from ..core.device import META
 from ..core.lazily import np
+from ..devices.cpu import ramps
 from ..devices.cpu.bounds import within
 from . import pointwise as pw
 from .access import extremes
@@ -118,27 +118,30 @@ def repeated_places(repeats: Tensor, output_size=None) -> Tensor:
     return from_data(found)
 
 
-def triangle(rows: int, columns: int, offset: int, lower: bool) -> np.ndarray:
+def triangle(rows: int, columns: int, offset: int, lower: bool) -> Tensor:
     """The places of a triangle of a matrix, row by row."""
     if rows < 0 or columns < 0:
         raise RuntimeError(f"row and col must be non-negative, got {rows} and {columns}")
-    small = rows * columns <= _KEPT
-    return (_triangle if small else _triangle.__wrapped__)(rows, columns, offset, lower)
+    start = offset + 1 if lower else offset
+    count = _up_to(rows - 1 + start, columns) - _up_to(start - 1, columns)
+    count = count if lower else rows * columns - count
+    out = empty(signature(dt.int64, (2, count)))
+    if count:
+        ramps.triangle()(out.ptr, rows, columns, offset, int(lower), count)
+    return out
 
 
-_KEPT = 1 << 14  # elements of matrices of which triangles are remembered
-
-
-@functools.lru_cache(maxsize=64)
-def _triangle(rows: int, columns: int, offset: int, lower: bool) -> np.ndarray:
-    i, j = np.arange(rows)[:, None], np.arange(columns)[None, :]
-    return np.stack(np.nonzero((j - i <= offset) if lower else (j - i >= offset)))
+def _up_to(k: int, most: int) -> int:
+    """The sum of 1, 2, ... k, none counted as more than `most`."""
+    if k <= most:
+        return k * (k + 1) // 2 if k > 0 else 0
+    return most * (most + 1) // 2 + (k - most) * most
 
 
 def choices(n: int, r: int, with_replacement: bool) -> Tensor:
     """All ways to choose r of n places, one per row."""
     if r == 2:
-        return from_data(triangle(n, n, 0 if with_replacement else 1, False).T)
+        return engine.contiguous(triangle(n, n, 0 if with_replacement else 1, False).t())
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     found = np.array(list(choose(range(n), r)), dtype=np.int64).reshape(-1, r)
     return from_data(found)

@@ -72,13 +72,16 @@ _frames = new_table()
 
 def along(index: Tensor, dim: int, wrap: bool = False) -> Selection:
     """As gather and scatter do: an index for every place, along one dimension."""
-    sig = index.sig
+    return Selection(frame_along(index.sig, dim, wrap), (index,))
+
+
+def frame_along(sig: Signature, dim: int, wrap: bool) -> Frame:
     frame = _frames.get((sig, dim, wrap))
     if frame is None:
         free = [None if d == dim else d for d in range(sig.rank)]
         frame = _frames[sig, dim, wrap] = Frame(sig.shape, [sig], [sig.strides],
                                                 [dim] if sig.rank else [], free, wrap)
-    return Selection(frame, (index,))
+    return frame
 
 
 def rows(index: Tensor, shape, dim: int) -> Selection:
@@ -204,7 +207,7 @@ def put(x: Tensor, chosen: Selection, value: Tensor, combine: str | None, label:
     """A copy of x with values at the selected places: replaced, or added to what is there."""
     out = engine.without_grad(engine.clone, x)
     write(out, chosen, value, combine)
-    return recorded(out, label, (x, value), _put_back(x, chosen, value, combine, label),
+    return recorded(out, label, (x, value), put_back(x, chosen, value, combine, label),
                     chosen.indices)
 
 
@@ -212,10 +215,11 @@ def put_(x: Tensor, chosen: Selection, value: Tensor, combine: str | None, name:
          label: str) -> Tensor:
     """The same in place."""
     return change(x, name, label, lambda: write(x, chosen, value, combine), (value,),
-                  _put_back(x, chosen, value, combine, label), chosen.indices)
+                  put_back(x, chosen, value, combine, label), chosen.indices)
 
 
-def _put_back(x: Tensor, chosen: Selection, value: Tensor, combine, label: str):
+def put_back(x: Tensor, chosen: Selection, value: Tensor, combine, label: str):
+    """How gradients of what was put go back to what was there, and to the values."""
     shape, dtype = value.sig.shape, value.sig.dtype
     into_x, into_value = x.node is not None, value.node is not None
 

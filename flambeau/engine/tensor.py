@@ -14,6 +14,7 @@ from .storage import grow, nowhere, pool_of, takers
 
 _INT = frozenset((int,))
 _bare: Any = tuple.__new__
+_item: Any = tuple.__getitem__
 
 #: signatures are interned, and forgotten all at once when there are more than this
 MAX_SIGNATURES = 50_000
@@ -43,8 +44,8 @@ class Size(tuple):
     __str__ = __repr__
 
     def __getitem__(self, key):
-        found = tuple.__getitem__(self, key)
-        return _bare(Size, found) if isinstance(key, slice) else found
+        found = _item(self, key)
+        return _bare(Size, found) if found.__class__ is tuple else found
 
     def __add__(self, other):
         return Size(tuple(self) + tuple(other))
@@ -229,12 +230,10 @@ def empty(sig: Signature) -> Tensor:
 
 def base_of(x: Tensor) -> Tensor | None:
     """The tensor at the root of a chain of views, or None of one that is no view."""
-    base = None
-    try:
-        while True:
-            base = x = x.base
-    except AttributeError:
-        return base
+    base, above = None, getattr(x, "base", None)  # to ask costs less than to catch an error
+    while above is not None:
+        base, above = above, getattr(above, "base", None)
+    return base
 
 
 def offset_of(x: Tensor) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ..core import dtype as dt
 from ..core import expr as e
 from ..core.expr import where
 from .declare import FLOAT, T, composite, library, pointwise
-from .refusal import no_kernel
+from .refusal import accepts
 from .special import SPECIAL, _as_tensors, _floating_pair, _real, _undefined_at_infinity
 
 
@@ -18,20 +17,11 @@ def polynomial(input: T, n: T, family):
     return _floating_pair(family, input, n)
 
 
-@library(method=False, function_form=False)
-def bessel(input: T, family):
-    """A function of Bessel's family."""
-    if input.dtype.kind == "c":
-        raise no_kernel(f"{family}_cpu", input.dtype)
-    return tuple(input.shape), dt.RULES[FLOAT](input.dtype)
-
-
 def _no_derivative(g, family):
     raise RuntimeError(f"derivative for aten::special_{family} is not implemented")
 
 
 polynomial.gradient(_no_derivative)
-bessel.gradient(_no_derivative)
 
 
 def _polynomial_op(family: str):
@@ -50,26 +40,34 @@ for _family in ("chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w",
     _polynomial_op(_family)
 
 
-def _bessel_op(family: str, words: str):
-    def call(input):
-        return bessel(input, family)
+def _undifferentiated(op) -> None:
+    """Going back through these is refused, as torch refuses it."""
+    def formula(g):
+        raise RuntimeError(f"derivative for aten::special_{op.name} is not implemented")
+    op.gradient(formula)
 
-    call.__name__, call.__doc__ = family, words
-    return composite(where=SPECIAL, method=False)(call)
+
+def _bessel_op(name: str, function: str, words: str) -> None:
+    def body(x):
+        return e.call(function, x)
+
+    body.__name__, body.__doc__ = name, words
+    _undifferentiated(pointwise(FLOAT, where=SPECIAL, inplace=False, method=False,
+                                check=accepts(f"{name}_cpu", "biuf"))(body))
 
 
-for _name, _words in {
-    "airy_ai":                   "Airy's function Ai.",
-    "bessel_j0":                 "The Bessel function of the first kind, of order 0.",
-    "bessel_j1":                 "The Bessel function of the first kind, of order 1.",
-    "bessel_y0":                 "The Bessel function of the second kind, of order 0.",
-    "bessel_y1":                 "The Bessel function of the second kind, of order 1.",
-    "modified_bessel_k0":        "The modified Bessel function of the second kind, of order 0.",
-    "modified_bessel_k1":        "The modified Bessel function of the second kind, of order 1.",
-    "scaled_modified_bessel_k0": "exp(x) times modified_bessel_k0.",
-    "scaled_modified_bessel_k1": "exp(x) times modified_bessel_k1.",
-}.items():
-    _bessel_op(_name, _words)
+for _name, _function, _words in (
+    ("airy_ai",    "airy", "Airy's function Ai."),
+    ("bessel_j0",  "j0",   "The Bessel function of the first kind, of order 0."),
+    ("bessel_j1",  "j1",   "The Bessel function of the first kind, of order 1."),
+    ("bessel_y0",  "y0",   "The Bessel function of the second kind, of order 0."),
+    ("bessel_y1",  "y1",   "The Bessel function of the second kind, of order 1."),
+    ("modified_bessel_k0", "k0", "The modified Bessel function of the second kind, of order 0."),
+    ("modified_bessel_k1", "k1", "The modified Bessel function of the second kind, of order 1."),
+    ("scaled_modified_bessel_k0", "k0e", "exp(x) times modified_bessel_k0."),
+    ("scaled_modified_bessel_k1", "k1e", "exp(x) times modified_bessel_k1."),
+):
+    _bessel_op(_name, _function, _words)
 
 
 @pointwise(FLOAT, where=SPECIAL, inplace=False, check=_real("modified_bessel_i0"))
@@ -89,13 +87,6 @@ def spherical_bessel_j0(x):
     """sin(x) / x, and 1 at 0"""
     value = where(x == 0, e.const(1, x.dtype), e.call("sin", x) / x)
     return where(e.call("abs", x) == math.inf, e.const(0, x.dtype), value)
-
-
-def _undifferentiated(op) -> None:
-    """Going back through these is refused, as torch refuses it."""
-    def formula(g):
-        raise RuntimeError(f"derivative for aten::special_{op.name} is not implemented")
-    op.gradient(formula)
 
 
 for _op in (modified_bessel_i0, modified_bessel_i1, spherical_bessel_j0):

@@ -133,7 +133,8 @@ def combinations(input, r=2, with_replacement=False):
 
 def _triangle_places(name: str, lower: bool):
     def places(row, col, offset=0, *, dtype=int64, device=None, layout=None):
-        return engine.tensor(engine.triangle(row, col, offset, lower), dtype)
+        found = engine.triangle(row, col, offset, lower)
+        return found if dtype is None else engine.cast(found, dtype)
 
     places.__name__ = name
     places.__doc__ = f"The places of the {'lower' if lower else 'upper'} triangle of a matrix."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 
 from ..core import dtype as dt
@@ -348,17 +349,28 @@ def best_split(sizes: list[int]) -> dict:
     return split
 
 
+@lru_cache(maxsize=256)
+def _order(sizes: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Which matrices of a chain are multiplied, one product after another; results count on."""
+    split, steps = best_split(list(sizes)), []
+    count = len(sizes) - 1
+
+    def place(i: int, j: int) -> int:
+        if i == j:
+            return i
+        k = split[i, j]
+        steps.append((place(i, k), place(k + 1, j)))
+        return count + len(steps) - 1
+
+    place(0, count - 1)
+    return tuple(steps)
+
+
 def _chained(matrices):
-    sizes = [matrices[0].shape[0], *(m.shape[1] for m in matrices)]
-    return _between(0, len(matrices) - 1, matrices, best_split(sizes))
-
-
-def _between(i, j, matrices, split):
-    """The product of matrices i to j."""
-    if i == j:
-        return matrices[i]
-    k = split[i, j]
-    return mm(_between(i, k, matrices, split), _between(k + 1, j, matrices, split))
+    values = list(matrices)
+    for i, j in _order((values[0].shape[0], *[m.shape[1] for m in values])):
+        values.append(mm(values[i], values[j]))
+    return values[-1]
 
 
 @composite(method=False, function_form=True)
@@ -378,22 +390,35 @@ def multi_dot(tensors):
     if len(tensors) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
     first, last = tensors[0], tensors[-1]
-    for i, x in enumerate(tensors):
-        edge = i in (0, len(tensors) - 1)
-        if x.dim() != 2 and not (edge and x.dim() == 1):
-            wanted = "1D or 2D" if edge else "2D"
-            raise RuntimeError(f"multi_dot(): tensor {i} must be {wanted} but got {x.dim()}D")
-        if x.dtype is not first.dtype:
-            raise RuntimeError(f"multi_dot(): all tensors must have be the same dtype but tensor 0 "
-                               f"is {first.dtype} and tensor {i} {x.dtype}")
+    _check_chain(tuple([x.shape for x in tensors]), tuple([x.dtype for x in tensors]))
+    if first.dim() == last.dim() == 2:
+        return _chained(tensors)
     shape = (*first.shape[:-1], *(last.shape[1:]))
     matrices = [first.unsqueeze(0) if first.dim() == 1 else first, *tensors[1:-1],
                 last.unsqueeze(1) if last.dim() == 1 else last]
-    for i, (x, y) in enumerate(pairwise(matrices)):
-        if x.shape[1] != y.shape[0]:
-            raise RuntimeError(f"multi_dot(): tensors {i} and {i + 1} with shapes {list(x.shape)} "
-                               f"and {list(y.shape)} cannot be multiplied")
     return _chained(matrices).reshape(shape)
+
+
+@lru_cache(maxsize=256)
+def _check_chain(shapes: tuple, dtypes: tuple) -> None:
+    """Whether what has these shapes and dtypes can be multiplied."""
+    whole, end = list(shapes), len(shapes) - 1
+    for i, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True)):
+        edge = i in (0, end)
+        if len(shape) != 2 and not (edge and len(shape) == 1):
+            wanted = "1D or 2D" if edge else "2D"
+            raise RuntimeError(f"multi_dot(): tensor {i} must be {wanted} but got {len(shape)}D")
+        if dtype is not dtypes[0]:
+            raise RuntimeError(f"multi_dot(): all tensors must have be the same dtype but tensor 0 "
+                               f"is {dtypes[0]} and tensor {i} {dtype}")
+    if len(shapes[0]) == 1:
+        whole[0] = (1, *shapes[0])
+    if len(shapes[-1]) == 1:
+        whole[-1] = (*shapes[-1], 1)
+    for i, (x, y) in enumerate(pairwise(whole)):
+        if x[1] != y[0]:
+            raise RuntimeError(f"multi_dot(): tensors {i} and {i + 1} with shapes {list(x)} "
+                               f"and {list(y)} cannot be multiplied")
 
 
 @composite

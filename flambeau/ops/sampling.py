@@ -139,9 +139,15 @@ def _sampled(input, grid, mode: str, padding: str, align: bool):
     return total
 
 
-def _input_gradient(g, input, grid, mode, padding, align):
+# -- the ways back ---------------------------------------------------------------------------------
+
+
+@composite(method=False, function_form=False)
+def grid_sampler_input_gradient(g, input, grid, interpolation_mode, padding_mode, align_corners):
+    """What the input gets of a gradient: at each tap its weight's share."""
+    mode, padding = _MODES[interpolation_mode], _PADDINGS[padding_mode]
     sizes, total = tuple(input.shape[2:]), None
-    for chosen in product(*_taps(input, grid, mode, padding, align)):
+    for chosen in product(*_taps(input, grid, mode, padding, align_corners)):
         place, inside = _place(chosen, sizes)
         weight = _weight([w for _, w, _ in chosen if w is not None], inside, input.dtype)
         part = scatter_planes(g * weight, place, sizes)
@@ -149,13 +155,16 @@ def _input_gradient(g, input, grid, mode, padding, align):
     return total
 
 
-def _grid_gradient(g, input, grid, mode, padding, align):
+@composite(method=False, function_form=False)
+def grid_sampler_grid_gradient(g, input, grid, interpolation_mode, padding_mode, align_corners):
+    """What the grid gets: the taps, by how fast their weights move."""
+    mode, padding = _MODES[interpolation_mode], _PADDINGS[padding_mode]
     if mode == "nearest":
         return engine.zeros_like(grid)
     sizes = tuple(input.shape[2:])
     n = len(sizes)
     moved = [None] * n
-    for chosen in product(*_taps(input, grid, mode, padding, align)):
+    for chosen in product(*_taps(input, grid, mode, padding, align_corners)):
         place, inside = _place(chosen, sizes)
         pull = sum(g * gather_planes(input, place, n), 1)
         for d in range(n):
@@ -229,9 +238,9 @@ def grid_sampler_3d(input: T, grid: T, interpolation_mode, padding_mode, align_c
 
 
 def _sampler_gradient(g, input, grid, interpolation_mode, padding_mode, align_corners):
-    how = (_MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
-    return (lambda: _input_gradient(g, input, grid, *how),
-            lambda: _grid_gradient(g, input, grid, *how))
+    how = (interpolation_mode, padding_mode, align_corners)
+    return (lambda: grid_sampler_input_gradient(g, input, grid, *how),
+            lambda: grid_sampler_grid_gradient(g, input, grid, *how))
 
 
 grid_sampler_2d.gradient(_sampler_gradient)

@@ -49,10 +49,22 @@ def eigh(g, out):
     return matmul(V, matmul(core, mH(V)))
 
 
+@library(method=False, function_form=False, backward="LinalgEighBackward0")
+def symmetric_values(A: T, UPLO):
+    """The eigenvalues of a symmetric or hermitian matrix, without their vectors."""
+    return eigh.body(A, UPLO)[0]
+
+
+@symmetric_values.gradient
+def symmetric_values(g, A, UPLO):
+    V = eigh(A, UPLO)[1]
+    return matmul(V * engine.cast(g, V.dtype).unsqueeze(-2), mH(V))
+
+
 @composite(where="linalg")
 def eigvalsh(A, UPLO="L"):
     """The eigenvalues of a symmetric or hermitian matrix."""
-    return eigh(A, UPLO)[0]
+    return eigh(A, UPLO)[0] if engine.tracked(A) else symmetric_values(A, UPLO)
 
 
 @library(where="linalg")
@@ -82,10 +94,22 @@ def eig(g, out, A_meta):
     return like_input(registry["linalg.solve"](VH, matmul(core, VH)), A_meta)
 
 
+@library(method=False, function_form=False, backward="LinalgEigBackward0")
+def eigenvalues(A: T):
+    """The eigenvalues of a square matrix, complex, without their vectors."""
+    return eig.body(A)[0]
+
+
+@eigenvalues.gradient
+def eigenvalues(g, A, A_meta):
+    VH = mH(eig(A)[1])
+    return like_input(registry["linalg.solve"](VH, matmul(diagonal_matrix(g), VH)), A_meta)
+
+
 @composite(where="linalg")
 def eigvals(A):
     """The eigenvalues of a square matrix, complex."""
-    return eig(A)[0]
+    return eig(A)[0] if engine.tracked(A) else eigenvalues(A)
 
 
 @library(where="linalg")
@@ -172,7 +196,8 @@ def singular_values(g, A):
 @composite(where="linalg")
 def svdvals(A, *, driver=None):
     """The singular values, from the largest."""
-    return singular_values(A) if driver is None else svd(A, False, driver=driver)[1]
+    wanted = driver is not None or engine.tracked(A)  # what goes back needs the vectors
+    return svd(A, False, driver=driver)[1] if wanted else singular_values(A)
 
 
 @composite(name="svd")

@@ -95,6 +95,23 @@ def test_grid_sample_far_outside(mode, padding_mode):
     assert mine == its
 
 
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize(("mode", "n"), [
+    ("bilinear", 2), ("nearest", 2), ("bicubic", 2), ("bilinear", 3), ("nearest", 3)])
+def test_grid_sample_goes_back(mode, n, padding_mode, align_corners):
+    sizes, points = (6, 5, 4)[:n], (4, 3, 9)[:n]
+    x, grid = sample(2, 3, *sizes), np.random.default_rng(2).uniform(-2, 2, (2, *points, n))
+    g, found = sample(2, 3, *points), []
+    for library in (flambeau, torch):
+        leaves = [library.from_numpy(a.copy()).requires_grad_() for a in (x, grid)]
+        out = library.nn.functional.grid_sample(*leaves, mode, padding_mode, align_corners)
+        out.backward(library.from_numpy(g))
+        found.append([out.detach().numpy(), *(leaf.grad.numpy() for leaf in leaves)])
+    for mine, its in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, its, rtol=1e-6, atol=1e-6)
+
+
 def test_windows_at_random_are_the_same_ones():
     x = sample(2, 3, 9, 8).astype(np.float32)
     found = []

@@ -10,8 +10,8 @@ from .foundry import machine_code
 
 #: dtypes that there is code for
 KINDS = ("float32", "float64")
-#: rows up to which one thread is enough
-MOST = 96
+#: rows up to which one thread is sooner done than numpy with several
+MOST = 512
 
 
 @functools.cache

@@ -258,6 +258,16 @@ def eigh(A, UPLO):
 
 
 @routine
+def symmetric_values(A, UPLO):
+    return _converged("linalg.eigh", np.linalg.eigvalsh, A, UPLO)
+
+
+@routine
+def eigenvalues(A):
+    return _converged("linalg.eig", np.linalg.eigvals, A)
+
+
+@routine
 def eig(A):
     return tuple(_converged("linalg.eig", np.linalg.eig, A))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from . import (
-           bessel,
            convolution,
            counting,
            ctc,
            fourier,
            interpolation,
            lapack,
+           orthogonal,
            pooling,
            scans,
            sorting,
@@ -17,5 +17,5 @@ from . import (
 )
 from .routines import NATIVE, ROUTINES
 
-__all__ = ["NATIVE", "ROUTINES", "bessel", "convolution", "counting", "ctc", "fourier",
-           "interpolation", "lapack", "pooling", "scans", "sorting", "special"]
+__all__ = ["NATIVE", "ROUTINES", "convolution", "counting", "ctc", "fourier",
+           "interpolation", "lapack", "orthogonal", "pooling", "scans", "sorting", "special"]

@@ -25,3 +25,9 @@ def even(dtype: str):
     """ramp(to, start, end, count): two or more numbers from start to end, both included."""
     name = f"even_ramp_{dtype}"
     return machine_code("ramps", (name,), "even", dtype)[name]
+
+
+@functools.cache
+def triangle():
+    """triangle(to, rows, columns, offset, lower, count): see assembly/ramps.py."""
+    return machine_code("ramps", ("triangle_places",), "triangle", "int64")["triangle_places"]

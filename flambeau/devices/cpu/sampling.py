@@ -1,4 +1,5 @@
-"""Images read at the points of a grid: machine code by dtype and way."""
+"""Images and volumes read at the points of a grid, and the ways back: machine code by dtype and
+how."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ import functools
 
 from .foundry import machine_code
 
-#: ways for which there is code, by their numbers
-MODES, PADDINGS = ("bilinear", "nearest"), ("zeros", "border", "reflection")
+#: modes and paddings by their numbers
+MODES, PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 
 
 @functools.cache
-def sampled(dtype: str, mode: int, padding: int, align: bool):
-    """The routine (out, x, grid, images, channels, height, width, points, work)."""
-    return machine_code("sampling", ("sampled",), dtype, MODES[mode], PADDINGS[padding],
+def sampled(way: str, dtype: str, rank: int, mode: int, padding: int, align: bool):
+    """The routine (out, x, grid, g, images, channels, depth, height, width, points, work).
+
+    `way` is "read", or how gradients of what was read go back: "spread" to the input, which x is
+    not asked for, or "move" to the grid.
+    """
+    return machine_code("sampling", ("sampled",), way, dtype, rank, MODES[mode], PADDINGS[padding],
                         align)["sampled"]

@@ -13,7 +13,8 @@ from .lapack import call
 
 #: the routines of LAPACK that are behind each function
 _ROUTINES = {"solve": "gesv", "lu": "getrf", "exchanges": "", "least": "gelsy",
-             "eigh": "syevd", "svd": "gesdd"}
+             "eigh": "syevd", "eig": "geev", "svd": "gesdd", "geqrf": "geqrf", "orgqr": "orgqr",
+             "trsm": "trsm"}
 _LETTERS = {"float32": "s", "float64": "d"}
 
 
@@ -59,3 +60,12 @@ def words_for_least(dtype: str, m: int, n: int, sides: int) -> int:
 def words_for_eigh(n: int) -> tuple[int, int]:
     """(elements, numbers)"""
     return 1 + 6 * n + 2 * n * n + 32 * n, 3 + 5 * n
+
+
+def words_for_eig(n: int) -> int:
+    return 68 * n
+
+
+def words_for_reflections(n: int) -> int:
+    """Enough for blocks of 64."""
+    return 64 * n

@@ -1,9 +1,11 @@
 """Numbers in even steps: integers, floats counted on from the first of each vector, and those
 between two ends, of which the second half is counted from the end. Each is rounded as torch does.
+The places of a triangle of a matrix are such numbers, row by row.
 """
 
 from __future__ import annotations
 
+from .lanes import larger, smaller
 from .writer import Function, Value
 
 LANES = 8
@@ -78,5 +80,26 @@ def between(dtype: str) -> Function:
     return f
 
 
+def triangle() -> Function:
+    """The rows of all places of a triangle, then their columns; `count` is how many there are."""
+    f = Function("triangle_places", "ptr to, i64 rows, i64 columns, i64 offset, i64 lower, "
+                 "i64 count")
+    at, across = f.var("i64", 0), f.to.at("i64", f.count)
+    below = f.lower != 0
+    with f.each(0, f.rows) as i:
+        cut = i + f.offset + below.to("i64")
+        cut = larger(smaller(cut, f.columns), 0)
+        begin, end = below.pick(0, cut), below.pick(cut, f.columns)
+        here = at()
+        with f.each(begin, end) as j:
+            place = here + j - begin
+            f.to.store(i, place)
+            across.store(j, place)
+        at.set(here + end - begin)
+    return f
+
+
 def build(name: str, dtype: str) -> list[Function]:
-    return [whole()] if name == "whole" else [{"counted": counted, "even": between}[name](dtype)]
+    if name in ("whole", "triangle"):
+        return [whole() if name == "whole" else triangle()]
+    return [{"counted": counted, "even": between}[name](dtype)]

@@ -18,7 +18,7 @@ def places(dtype: str) -> list[Function]:
     body = Function("search_part", "ptr context, i64 begin, i64 end", local=True)
     f = body
     given = {word: f.context.load("ptr" if k < 3 else "i64", k) for k, word in enumerate(CONTEXT)}
-    width, right = given["width"], given["right"] != 0
+    width = given["width"]
     steps = 64 - f.calls("llvm.ctlz.i64", "i64", width, f.const("i1", False))
 
     def element(place: Value, i) -> Value:
@@ -31,24 +31,31 @@ def places(dtype: str) -> list[Function]:
             return value.to("i64", signed=is_signed(dtype))
         return value
 
-    def later(there: Value, value: Value) -> Value:
+    def later(there: Value, value: Value, after_equals: bool) -> Value:
         """Whether a value belongs after one of the sequence; NaN belongs after all."""
-        weakly, strictly = (there >= value) ^ 1, (there > value) ^ 1
-        return weakly | (strictly & right)
+        return (there > value if after_equals else there >= value) ^ 1
 
-    def search(first: Value, count: int) -> None:
+    def search(first: Value, count: int, after_equals: bool) -> None:
         at = [first + k for k in range(count)]
         values = [element(given["x"], i) for i in at]
         rows = [given["sequence"].at(memory, i / given["each"] * width) for i in at]
         starts, lefts = ([f.var("i64", v) for _ in at] for v in (0, width))
-        with f.each(0, steps):
+
+        def halve(last: bool) -> None:
+            """One step; only before the last one nothing may be left."""
             for row, start, left, value in zip(rows, starts, lefts, values, strict=True):
                 half = left() >> 1
                 middle = start() + half
-                there = element(row, f.intrinsic("smin", middle, width - 1))
-                beyond = later(there, value) & (left() > 0)
+                there = element(row, f.intrinsic("smin", middle, width - 1) if last else middle)
+                beyond = later(there, value, after_equals)
+                beyond = beyond & (left() > 0) if last else beyond
                 start.set(beyond.pick(middle + 1, start(), foretold=False))
                 left.set(beyond.pick(left() - half - 1, half, foretold=False))
+
+        with f.each(1, steps):
+            halve(False)
+        with f.when(steps > 0):
+            halve(True)
         for i, start in zip(at, starts, strict=True):
             with f.when(given["short"] != 0) as short:
                 given["out"].store(start().to("i32"), i)
@@ -56,10 +63,17 @@ def places(dtype: str) -> list[Function]:
                 given["out"].store(start(), i)
 
     whole = f.begin + ((f.end - f.begin) & -ABREAST)
-    with f.each(f.begin, whole, ABREAST) as i:
-        search(i, ABREAST)
-    with f.each(whole, f.end) as i:
-        search(i, 1)
+
+    def search_all(after_equals: bool) -> None:
+        with f.each(f.begin, whole, ABREAST) as i:
+            search(i, ABREAST, after_equals)
+        with f.each(whole, f.end) as i:
+            search(i, 1, after_equals)
+
+    with f.when(given["right"] != 0) as right:
+        search_all(True)
+    with right.otherwise():
+        search_all(False)
     entry = Function(f"places_{dtype}", ", ".join(
         f"{'ptr' if k < 3 else 'i64'} {word}" for k, word in enumerate(CONTEXT)))
     context = entry.room("i64", len(CONTEXT))

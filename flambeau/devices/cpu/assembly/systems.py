@@ -102,17 +102,18 @@ def _least(dtype: str) -> Function:
 
 
 def _eigh(dtype: str) -> Function:
-    """eigh_<dtype>(values, vectors, x, spare, order, upper, words, numbers, n, count, work)
+    """eigh_<dtype>(values, vectors, x, spare, order, job, upper, words, numbers, n, count, work)
 
-    There is room to `spare` for a matrix and for so many words of LAPACK's own, and in `order` for
-    so many numbers.
+    The job is LAPACK's letter, and with N there are no vectors. There is room to `spare` for a
+    matrix and for so many words of LAPACK's own, and in `order` for so many numbers.
     """
     element = ELEMENTS[dtype]
-    f = Function(f"eigh_{dtype}", "ptr values, ptr vectors, ptr x, ptr spare, ptr order, "
+    f = Function(f"eigh_{dtype}", "ptr values, ptr vectors, ptr x, ptr spare, ptr order, i64 job, "
                  "i64 upper, i64 words, i64 numbers, i64 n, i64 count, i64 work", "i64")
     n, failed, info = f.n, f.var("i64", 0), f.room("i32", 1)
     size, words, numbers = (number(f, v) for v in (n, f.words, f.numbers))
-    half, job, one = f.room("i8", 1), _letter(f, "V"), f.const("i64", 1)
+    half, job, one = f.room("i8", 1), f.room("i8", 1), f.const("i64", 1)
+    job.store(f.job.to("i8"))
     half.store((f.upper != 0).pick(f.const("i8", ord("U")), f.const("i8", ord("L"))))
     own = f.spare.at(element, n * n)
     with f.each(0, f.count) as k:
@@ -120,8 +121,126 @@ def _eigh(dtype: str) -> Function:
         f.calls(f"flambeau_{LETTERS[dtype]}syevd", "void", job, half, size, f.spare, size,
                 f.values.at(element, k * n), own, words, f.order, numbers, info, one, one)
         failed.add((info.load("i32") != 0).to("i64"))
-        _turned(f, element, f.vectors.at(element, k * n * n), f.spare, n, n)
+        with f.when(f.job == ord("V")):
+            _turned(f, element, f.vectors.at(element, k * n * n), f.spare, n, n)
     f.give(failed())
+    return f
+
+
+def _eig(dtype: str) -> Function:
+    """eig_<dtype>(values, vectors, x, spare, job, words, n, count, work), both complex.
+
+    The job is LAPACK's letter, and with N there are no vectors. There is room to `spare` for two
+    matrices, two vectors, and so many words of LAPACK's own.
+    """
+    element = ELEMENTS[dtype]
+    f = Function(f"eig_{dtype}", "ptr values, ptr vectors, ptr x, ptr spare, i64 job, i64 words, "
+                 "i64 n, i64 count, i64 work", "i64")
+    n, failed, info = f.n, f.var("i64", 0), f.room("i32", 1)
+    size, words, one = number(f, n), number(f, f.words), f.const("i64", 1)
+    job, none = f.room("i8", 1), _letter(f, "N")
+    job.store(f.job.to("i8"))
+    found = f.spare.at(element, n * n)
+    real = found.at(element, n * n)
+    imaginary = real.at(element, n)
+    own = imaginary.at(element, n)
+    with f.each(0, f.count) as k:
+        _turned(f, element, f.spare, f.x.at(element, k * n * n), n, n)
+        f.calls(f"flambeau_{LETTERS[dtype]}geev", "void", none, job, size, f.spare, size, real,
+                imaginary, found, size, found, size, own, words, info, one, one)
+        failed.add((info.load("i32") != 0).to("i64"))
+        values = f.values.at(element, k * n * 2)
+        with f.each(0, n) as j:
+            values.store(real.load(element, j), j * 2)
+            values.store(imaginary.load(element, j), j * 2 + 1)
+        with f.when(f.job == ord("V")):
+            _pairs(f, element, f.vectors.at(element, k * n * n * 2), found, imaginary)
+    f.give(failed())
+    return f
+
+
+def _pairs(f: Function, element: str, out: Value, found: Value, imaginary: Value) -> None:
+    """Complex vectors: of two values that are conjugate LAPACK gives the two parts of the first."""
+    n = f.n
+    with f.each(0, n) as j:
+        turn = imaginary.load(element, j)
+        first = (turn < 0.0).pick(j - 1, j)
+        other = (first + 1 < n).pick(first + 1, first)
+        sign = (turn > 0.0).pick(f.const(element, 1.0), (turn < 0.0).pick(
+            f.const(element, -1.0), 0.0))
+        with f.each(0, n) as i:
+            out.store(found.load(element, first * n + i), (i * n + j) * 2)
+            part = found.load(element, other * n + i)
+            out.store((sign == 0.0).pick(0.0, part * sign), (i * n + j) * 2 + 1)
+
+
+def _reflections(dtype: str) -> Function:
+    """geqrf_<dtype>(out, taus, x, spare, k, words, m, n, count, work): R above the diagonal, and
+    the reflections that make Q below it.
+
+    There is room to `spare` for a matrix and so many words of LAPACK's own.
+    """
+    element = ELEMENTS[dtype]
+    f = Function(f"geqrf_{dtype}", "ptr out, ptr taus, ptr x, ptr spare, i64 k, i64 words, i64 m, "
+                 "i64 n, i64 count, i64 work")
+    m, n, info = f.m, f.n, f.room("i32", 1)
+    rows, columns, words = (number(f, v) for v in (m, n, f.words))
+    own = f.spare.at(element, m * n)
+    with f.each(0, f.count) as b:
+        _turned(f, element, f.spare, f.x.at(element, b * m * n), m, n)
+        f.calls(f"flambeau_{LETTERS[dtype]}geqrf", "void", rows, columns, f.spare, rows,
+                f.taus.at(element, b * f.k), own, words, info)
+        _turned(f, element, f.out.at(element, b * m * n), f.spare, n, m)
+    return f
+
+
+def _rotation(dtype: str) -> Function:
+    """orgqr_<dtype>(out, taus, x, spare, k, words, m, n, step, count, work): the first n columns of
+    a product of k reflections, from matrices of `step` columns.
+
+    There is room to `spare` for a matrix and so many words of LAPACK's own.
+    """
+    element = ELEMENTS[dtype]
+    f = Function(f"orgqr_{dtype}", "ptr out, ptr taus, ptr x, ptr spare, i64 k, i64 words, i64 m, "
+                 "i64 n, i64 step, i64 count, i64 work")
+    m, n, info = f.m, f.n, f.room("i32", 1)
+    rows, columns, many, words = (number(f, v) for v in (m, n, f.k, f.words))
+    own = f.spare.at(element, m * n)
+    with f.each(0, f.count) as b:
+        x = f.x.at(element, b * m * f.step)
+        with f.each(0, m) as i, f.each(0, n) as j:
+            f.spare.store(x.load(element, i * f.step + j), j * m + i)
+        f.calls(f"flambeau_{LETTERS[dtype]}orgqr", "void", rows, columns, many, f.spare, rows,
+                f.taus.at(element, b * f.k), own, words, info)
+        _turned(f, element, f.out.at(element, b * m * n), f.spare, n, m)
+    return f
+
+
+def _triangles(dtype: str) -> Function:
+    """trsm_<dtype>(out, a, b, a_step, b_step, side, half, turn, unit, n, rows, columns, count,
+    work): A X = B or X A = B for triangles A, in place in `out`.
+
+    What lies by rows is its transpose by columns, so sides and halves are exchanged, and nothing
+    has to be turned; they, and whether A itself is turned, are LAPACK's letters.
+    """
+    element = ELEMENTS[dtype]
+    f = Function(f"trsm_{dtype}", "ptr out, ptr a, ptr b, i64 a_step, i64 b_step, i64 side, "
+                 "i64 half, i64 turn, i64 unit, i64 n, i64 rows, i64 columns, i64 count, i64 work")
+    letters = []
+    for given in (f.side, f.half, f.turn, f.unit):
+        place = f.room("i8", 1)
+        place.store(given.to("i8"))
+        letters.append(place)
+    size, rows, columns = (number(f, v) for v in (f.n, f.rows, f.columns))
+    whole, one = f.room(element, 1), f.const("i64", 1)
+    whole.store(f.const(element, 1.0))
+    many = f.rows * f.columns
+    with f.each(0, f.count) as k:
+        out, b = f.out.at(element, k * many), f.b.at(element, k * f.b_step)
+        with f.each(0, many) as i:
+            out.store(b.load(element, i), i)
+        f.calls(f"flambeau_{LETTERS[dtype]}trsm", "void", *letters, columns, rows, whole,
+                f.a.at(element, k * f.a_step), size, out, columns, one, one, one, one)
     return f
 
 
@@ -182,7 +301,8 @@ def _exchanges(dtype: str) -> Function:
 
 
 _MADE = {"solve": _solve, "lu": _lu, "exchanges": _exchanges, "least": _least,
-         "eigh": _eigh, "svd": _svd}
+         "eigh": _eigh, "eig": _eig, "svd": _svd, "geqrf": _reflections, "orgqr": _rotation,
+         "trsm": _triangles}
 
 
 def build(name: str, dtype: str) -> list[Function]:
