@@ -13,7 +13,9 @@ import sys
 from typing import Any
 
 from ..core import dtype as dt
-from ..devices.cpu.remember import TABLES, new_table
+from ..core.device import device
+from ..core.formats import layout, memory_format
+from ..devices.cpu.remember import MOST, forget_all, new_table
 from ..ops.declare import Pointwise, engine
 from . import number_first, way_back
 from . import pointwise as pw
@@ -21,17 +23,11 @@ from .caller import ours
 from .fresh import empty
 from .modes import modes, watchers
 from .node import attach, edge_of, fronts
-from .tensor import LEAF, Signature, Tensor, base_of, forget_plans, make
+from .tensor import LEAF, Signature, Size, Tensor, base_of, forget_plans, make
 
 NUMBERS = pw.NUMBERS
 
-def _forget_all() -> None:
-    for table in TABLES:
-        table.clear()
-
-
-forget_plans.append(_forget_all)
-
+forget_plans.append(forget_all)
 
 compile_front = way_back.compile_text
 
@@ -180,7 +176,7 @@ def plain_call(op: Pointwise, args: tuple):
         if op.check is not None:
             op.check(key, {})
         plan = pw.plan(op, key, baked_defaults(op))
-        if not _serves_kin(op, key, plan):
+        if not _serves_kin(op, key, plan) and len(table) < MOST:
             table[rest[0] if rest else first] = plan
     return execute_pointwise(op, args, plan, {})
 
@@ -230,7 +226,7 @@ def _serves_kin(op: Pointwise, key, plan) -> bool:
             return False
     first, *rest = _kin_slots(op, key)
     table, last = (op.kin_plans.setdefault(first, {}), rest[0]) if rest else (op.kin_plans, first)
-    if last in table:
+    if last in table or len(table) >= MOST:  # of numbers that are part of kernels there is no end
         return False
     packed[4] = next(i for i, k in enumerate(key) if k is out)
     table[last] = plan
@@ -517,7 +513,8 @@ def named(name: str, run) -> Named:
 
 
 #: types of arguments that are known to let every call be
-PLAIN: set[type] = {Tensor, int, float, bool, complex, str, type(None), dt.dtype}
+PLAIN: set[type] = {Tensor, int, float, bool, complex, str, type(None), dt.dtype, Size, device,
+                    layout, memory_format}
 
 
 #: calls of compiled functions that are under way: asked before all others

@@ -11,12 +11,40 @@ from collections.abc import Callable
 
 #: every table of plans
 TABLES: list[dict] = []
+#: called before plans are forgotten
+watchers: list[Callable[[], None]] = []
+#: plans that a table has at most. Where values are part of what they are known by, as places of
+#: rows are that a program walks through, there would be no end of them.
+MOST = 20_000
+
+
+class Table(dict):
+    """Plans by what they were made for; when there are too many, it begins anew."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key, plan) -> None:
+        if len(self) >= MOST:
+            _forget(self)
+        super().__setitem__(key, plan)
 
 
 def new_table() -> dict:
-    table: dict = {}
+    table = Table()
     TABLES.append(table)
     return table
+
+
+def forget_all() -> None:
+    """Begin all tables anew."""
+    _forget(*TABLES)
+
+
+def _forget(*tables: dict) -> None:
+    for told in watchers:
+        told()
+    for table in tables:
+        table.clear()
 
 
 def remembered(make: Callable) -> Callable:
