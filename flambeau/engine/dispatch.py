@@ -86,7 +86,7 @@ def composite_front(op: Composite):
                 followed = tracers[-1].follow(op, args, kwargs, modes.grad)
                 if followed is not None:
                     return followed
-            for a in args:
+            for a in (*args, *kwargs.values()) if kwargs else args:
                 kind = type(a)
                 if kind is Tensor:
                     if a.sig.tag is None:
