@@ -45,6 +45,7 @@ from .engine import (
 )
 from .engine.dispatch import plug
 from .engine.eager import (
+    PLAIN,
     engine,
     intercepted,
     module_changes,  # noqa: F401  counted by modules
@@ -167,8 +168,9 @@ def inplace_of(op: Op) -> tuple:
         needed, many = len(op.operands) - 1, inplace.takes_many(op)
 
         def form(self, *args, **kwargs):
-            if tracers or not isinstance(self, Tensor):
-                found = _asked(own, (self, *args), kwargs)
+            given = (self, *args)
+            if tracers or kwargs or not PLAIN.issuperset(map(type, given)):
+                found = _asked(own, given, kwargs)
                 if found is not None:
                     return found[0]
             if len(args) == needed and not kwargs and not many:
@@ -183,8 +185,9 @@ def inplace_of(op: Op) -> tuple:
             return self
     else:
         def form(self, *args, **kwargs):
-            if tracers or not isinstance(self, Tensor):
-                found = _asked(own, (self, *args), kwargs)
+            given = (self, *args)
+            if tracers or kwargs or not PLAIN.issuperset(map(type, given)):
+                found = _asked(own, given, kwargs)
                 if found is not None:
                     return found[0]
             engine.overwrite(self, name, op.run, args, kwargs)
@@ -222,8 +225,8 @@ def _arranged(op: Pointwise, args: tuple, kwargs: dict) -> tuple[Pointwise, list
 
 
 def _asked(own: create.Named, args: tuple, kwargs: dict):
-    """(result,) if a trace, or what stands where a tensor should, answers for a form in place."""
-    if isinstance(args[0], Tensor):
+    """(result,) if a trace, or an argument that is no plain tensor, answers for a form in place."""
+    if tracers and isinstance(args[0], Tensor):
         return tracers[-1](own, args, kwargs)
     return intercepted(own, args, kwargs)
 

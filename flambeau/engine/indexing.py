@@ -129,8 +129,7 @@ def getitem(x: Tensor, index):
     if key is not None:
         plan = _basic.get((x.sig, key))
         return _run_basic(x, key) if plan is None else take(x, plan)
-    if x.sig.tag is None and any([isinstance(k, Tensor) and k.sig.tag is not None
-                                  for k in (index if type(index) is tuple else (index,))]):
+    if x.sig.tag is None and _any_tagged((index,)):
         answered = intercepted(getitem_op, (x, index), {})
         if answered is not None:
             return answered[0]
@@ -499,11 +498,13 @@ def setitem(x: Tensor, index, value) -> None:
             indices = index if type(index) is tuple else (index,)
             if placed_again(x, indices, value, None):
                 return
+        if _answered(x, index, value):
+            return
         if isinstance(index, Tensor) and _filled(x, index, value):
             return
         key, tensors = parsed(x, index)
     if tensors is None:
-        if x.node is not None or not _assigned(x, key, value):
+        if (x.node is not None or not _assigned(x, key, value)) and not _answered(x, index, value):
             assign(_run_basic(x, key), value)
         return
     view = x if key.count(_FULL) == len(key) else _run_basic(x, key)
@@ -513,6 +514,18 @@ def setitem(x: Tensor, index, value) -> None:
     if view is x and (type(index) is Tensor or type(index) is tuple):
         remember_placing(x, chosen, index if type(index) is tuple else (index,), value, fitting,
                          None)
+
+
+def _answered(x: Tensor, index, value) -> bool:
+    """Whether an assignment to a plain tensor was made by who stands for its value or an index."""
+    return not tracers and _any_tagged((index, value)) and (
+        intercepted(setitem_op, (x, index, value), {}) is not None)
+
+
+def _any_tagged(values) -> bool:
+    """Whether some of these, or of those in tuples among them, are no plain tensors."""
+    return any([v.sig.tag is not None if isinstance(v, Tensor) else
+                type(v) is tuple and _any_tagged(v) for v in values])
 
 
 _placings = new_table()  # signatures of a tensor, indices and a value, how combined -> plan
@@ -697,6 +710,7 @@ def overwritten(form, x: Tensor, *args) -> Tensor:
         x.sig.dtype, x.sig.shape, None, x.sig.device)), *args)
 
 
+setitem.__name__ = setitem.__qualname__ = "__setitem__"
 engine.getitem = getitem
 engine.index_selection = selection
 engine.index_tensors = index_tensors

@@ -402,18 +402,6 @@ def write_out(name: str, result, args, out):
     return out
 
 
-class _Copy:
-    """copy_, as traces see it."""
-
-    name = "copy_"
-
-    @staticmethod
-    def run(x: Tensor, source) -> Tensor:
-        return copy_(x, source)
-
-
-COPY = _Copy()
-
 #: ops that write only into tensors of exactly their result's dtype
 EXACT_OUT = frozenset((
     "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "cummax", "cummin", "gather",
@@ -480,6 +468,16 @@ def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
         node = new_node(CopyBack(source.sig), parents, (), (x.sig,))
         replace_history(x, node)
     return x
+
+
+class _Copy:
+    """copy_, as traces and subclasses see it."""
+
+    name = "copy_"
+    run = staticmethod(copy_)
+
+
+COPY = _Copy()
 
 
 def replace_values(tensors, values) -> None:

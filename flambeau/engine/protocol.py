@@ -16,7 +16,7 @@ from ..ops.declare import registry
 from . import backward as bw
 from . import convert, inplace
 from .caller import warn_caller
-from .eager import changed, engine, lazily_traced, plainly, settle, tracers
+from .eager import changed, engine, intercepted, lazily_traced, plainly, settle, tracers
 from .modes import gradient_watchers, modes
 from .node import Edge, Handle, named
 from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
@@ -194,9 +194,9 @@ def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
         return x
     if tracers and tracers[-1].lazy:
         found = tracers[-1](inplace.COPY, (x, source), {})
-        if found is not None:
-            return found[0]
-    return inplace.copy_(x, source, non_blocking)
+    else:
+        found = None if tracers else intercepted(inplace.COPY, (x, source), {})
+    return inplace.copy_(x, source, non_blocking) if found is None else found[0]
 
 
 def detach_(x: Tensor) -> Tensor:
