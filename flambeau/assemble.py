@@ -44,18 +44,16 @@ from .engine import (
     together,  # noqa: F401  what optimizers and clipping use
 )
 from .engine.dispatch import plug
-from .engine.eager import (
+from .engine.eager import engine, new_table, operator_forms
+from .engine.fresh import empty
+from .engine.interception import (
     PLAIN,
-    engine,
     intercepted,
     module_changes,  # noqa: F401  counted by modules
-    new_table,
-    operator_forms,
     plainly,  # noqa: F401  what optimizers use inside compiled functions
     tracers,
     tracing,  # noqa: F401
 )
-from .engine.fresh import empty
 from .engine.modes import modes
 from .engine.node import fronts  # noqa: F401  what modules are called by
 from .engine.tensor import Tensor, make, signature

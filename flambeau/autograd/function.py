@@ -7,11 +7,13 @@ import weakref
 from typing import Any
 
 from ..engine import inplace
-from ..engine.eager import changed, check_writable, engine, lazily_traced, plainly
+from ..engine.eager import engine
+from ..engine.interception import lazily_traced, plainly
 from ..engine.modes import modes
 from ..engine.node import Edge, edge_of, kept_values, new_node
 from ..engine.tensor import Tensor, make
 from ..engine.way_back import reattached
+from ..engine.writing import changed, check_writable
 
 
 class FunctionCtx:

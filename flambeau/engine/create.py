@@ -13,8 +13,9 @@ from ..core.device import CPU, META, is_here, resolve
 from ..core.lazily import np
 from . import convert, inplace
 from . import pointwise as pw
-from .eager import Named, engine, intercepted, named, same_every_time, tracers
+from .eager import engine
 from .fresh import empty as raw_empty
+from .interception import Named, intercepted, named, same_every_time, tracers
 from .modes import INFERENCE, modes
 from .storage import allocate, grow, takers
 from .tensor import LEAF, Size, Tensor, forget_plans, make, signature

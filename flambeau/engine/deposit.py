@@ -13,12 +13,14 @@ from ..ops.declare import Op
 from . import selection
 from .access import ASKED
 from .create import filled
-from .eager import PLAIN, changed, check_writable, new_table, tracers
+from .eager import new_table
 from .fresh import empty
 from .indexing import placed_again
+from .interception import PLAIN, tracers
 from .modes import modes
 from .storage import checkers
 from .tensor import Signature, Tensor, signature
+from .writing import changed, check_writable
 
 _NUMBERS = frozenset((int, float, bool))
 

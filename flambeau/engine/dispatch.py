@@ -32,9 +32,10 @@ from . import (
     systems,  # noqa: F401  native routines
 )
 from .called import called_front
-from .eager import engine, intercepted, plug_pointwise, tracers
+from .eager import engine, plug_pointwise
 from .formula import NUMPY_NAMES, SYNONYMS, bind, record
 from .indexed import indexed_front
+from .interception import intercepted, tracers
 from .keeping import keeping_front
 from .library import library_front
 from .modes import modes

@@ -16,10 +16,11 @@ from ..devices.cpu.bounds import within
 from ..ops.declare import Op, engine, registry
 from . import pointwise as pw
 from . import selection
-from .eager import NOTHING, PLAIN, new_table, tracers
+from .eager import NOTHING, new_table
 from .formula import FormulaBack, record
 from .fresh import empty
 from .indexed import plan_of
+from .interception import PLAIN, tracers
 from .join import JoinBack, known
 from .modes import modes
 from .node import accumulates, kept_values, new_node

@@ -9,7 +9,7 @@ from ..core.config import DEFAULT_SEED
 from ..core.device import CPU, device
 from ..core.lazily import Lazily, np
 from . import convert
-from .eager import plainly, tracers, tracing
+from .interception import plainly, tracers, tracing
 from .tensor import Tensor
 
 mersenne: Any = Lazily("flambeau.devices.cpu.mersenne")

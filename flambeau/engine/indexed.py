@@ -9,9 +9,10 @@ from ..core.kernel import Store
 from ..core.numbers import plain
 from ..ops.declare import Indexed
 from .access import Part, Program
-from .eager import PLAIN, engine, intercepted, new_table, tracers
+from .eager import engine, new_table
 from .formula import bind
 from .fresh import empty
+from .interception import PLAIN, intercepted, tracers
 from .tensor import Signature, Tensor, signature
 from .views import recorded
 from .way_back import backward_name

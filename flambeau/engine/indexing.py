@@ -21,14 +21,16 @@ from . import pointwise as pw
 from .access import ASKED, check_bounds
 from .convert import from_data, from_lists, from_numpy, raw_array
 from .create import filled
-from .eager import PLAIN, changed, check_writable, engine, intercepted, new_table, tracers
+from .eager import engine, new_table
 from .fresh import empty
+from .interception import PLAIN, intercepted, tracers
 from .modes import modes
 from .node import fronts
 from .selection import Frame, Selection, put_, reading, taken, taken_again, writing
 from .storage import checkers
 from .tensor import Tensor, signature
 from .views import take, view_plan
+from .writing import changed, check_writable
 
 _plans = new_table()   # (signature, (integer,)) -> plan, which native code looks up
 _signature = attrgetter("sig")

@@ -16,25 +16,14 @@ from ..core.device import META
 from ..ops.declare import Op, Pointwise, registry
 from ..ops.refusal import spoken
 from .caller import warn_caller
-from .eager import (
-    PLAIN,
-    alias,
-    baked_defaults,
-    changed,
-    check_writable,
-    engine,
-    lazily_traced,
-    new_table,
-    overlaps,
-    plainly,
-    pointwise_into,
-    tracers,
-)
+from .eager import alias, baked_defaults, engine, new_table, pointwise_into
 from .front_text import ALONE, BESIDE, INSTEAD, MANY, VALUED
+from .interception import PLAIN, lazily_traced, plainly, tracers
 from .modes import modes
 from .node import attach, edge_of, fronts, kept_values, new_node
 from .pointwise import plan, split_attributes
 from .tensor import LEAF, Signature, Tensor, base_of, keep_room, make, signature
+from .writing import changed, check_writable, overlaps
 
 
 def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor:

@@ -10,8 +10,8 @@ from ..devices.cpu.inverse import KINDS, MOST, inverse
 from ..devices.cpu.routines import NATIVE
 from ..ops.declare import Op
 from .convolve import plain_values
-from .eager import PLAIN, tracers
 from .fresh import empty
+from .interception import PLAIN, tracers
 from .modes import modes
 from .storage import checkers
 from .tensor import Signature, Tensor, signature

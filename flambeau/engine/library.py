@@ -13,9 +13,10 @@ from ..core.device import CPU, META
 from ..core.lazily import np
 from ..devices.cpu import routines
 from ..ops.declare import Op
-from .eager import engine, intercepted, new_table, same_place, tracers
+from .eager import engine, new_table, same_place
 from .formula import bind, flat, record, tensors_of, wants_gradient
 from .fresh import empty
+from .interception import intercepted, tracers
 from .modes import modes
 from .storage import adopt
 from .tensor import Signature, Tensor, make, signature

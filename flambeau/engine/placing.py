@@ -17,9 +17,10 @@ from ..ops.declare import Op, registry
 from . import pointwise as pw
 from . import selection
 from .create import filled
-from .eager import PLAIN, engine, new_table, run_alike, tracers
+from .eager import engine, new_table, run_alike
 from .formula import record
 from .fresh import empty
+from .interception import PLAIN, tracers
 from .masking import covers
 from .modes import modes
 from .storage import checkers

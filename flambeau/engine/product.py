@@ -21,9 +21,10 @@ from ..devices.cpu.matmul.product import SUMS, Matrix, Product
 from ..ops.declare import Op, engine, registry
 from ..ops.product import product_shape
 from . import affine, native
-from .eager import compile_front, intercepted, new_table, same_place
+from .eager import compile_front, new_table, same_place
 from .fresh import empty
 from .inplace import write_out
+from .interception import intercepted
 from .modes import modes
 from .node import edge_of, fronts, kept_values, new_node
 from .tensor import Signature, Tensor, make, signature

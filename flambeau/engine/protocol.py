@@ -16,10 +16,12 @@ from ..ops.declare import registry
 from . import backward as bw
 from . import convert, inplace
 from .caller import warn_caller
-from .eager import changed, engine, intercepted, lazily_traced, plainly, settle, tracers
+from .eager import engine
+from .interception import intercepted, lazily_traced, plainly, settle, tracers
 from .modes import gradient_watchers, modes
 from .node import Edge, Handle, named
 from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
+from .writing import changed
 
 
 class Printing:

@@ -11,12 +11,14 @@ from ..core import dtype as dt
 from ..core.device import CPU, META, is_here, resolve
 from ..core.lazily import Lazily, np
 from . import convert, create, inplace
-from .eager import PLAIN, changed, check_writable, engine, tracers
+from .eager import engine
 from .fresh import empty
 from .generator import default_generator, twister_of
+from .interception import PLAIN, tracers
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import Tensor, forget_plans, make, signature
+from .writing import changed, check_writable
 
 streams: Any = Lazily("flambeau.devices.cpu.random")
 

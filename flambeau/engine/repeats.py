@@ -7,7 +7,8 @@ Only composites are listed here that look at no element before they make that ca
 from __future__ import annotations
 
 from ..ops.declare import Op
-from .eager import PLAIN, new_table, tracers
+from .eager import new_table
+from .interception import PLAIN, tracers
 from .library import computed, key_of, watched
 from .modes import modes
 from .storage import checkers

@@ -12,9 +12,10 @@ from ..devices.cpu import likeness
 from ..ops.declare import registry
 from ..ops.refusal import spoken
 from . import convert, create, inplace
-from .eager import engine, tracers
+from .eager import engine
 from .fresh import empty
 from .generator import twister_of
+from .interception import tracers
 from .modes import modes
 from .node import edge_of, kept_values, new_node
 from .random import Erased, bernoulli_, float_dtype, new_random, streams

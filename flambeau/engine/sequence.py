@@ -16,8 +16,8 @@ from ..core.device import META, is_here, resolve
 from ..core.lazily import Lazily, np
 from ..devices.cpu import ramps
 from . import convert, create
-from .eager import same_every_time, tracers
 from .fresh import empty
+from .interception import same_every_time, tracers
 from .modes import modes
 from .settings import get_num_threads
 from .tensor import Tensor, signature

@@ -11,7 +11,7 @@ from ..core import printing
 from ..core import shape as sh
 from ..devices.cpu import threads
 from . import convert, create, legacy, protocol
-from .eager import Named, intercepted
+from .interception import Named, intercepted
 from .modes import modes
 from .tensor import Size, Tensor
 

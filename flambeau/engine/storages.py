@@ -14,10 +14,10 @@ from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
 from . import create, legacy, shared_memory
-from .eager import changed
 from .storage import allocate
 from .tensor import Tensor, base_of, make, offset_of, room_of, signature
 from .views import check_room
+from .writing import changed
 
 _wrappers: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 

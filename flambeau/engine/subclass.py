@@ -13,7 +13,7 @@ import threading
 from ..core.device import device
 from ..core.dtype import dtype
 from . import create, legacy, protocol
-from .eager import PLAIN, interceptors
+from .interception import PLAIN, interceptors
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import LEAF, Signature, Size, Tensor, keep_room, make, signature

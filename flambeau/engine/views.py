@@ -16,8 +16,9 @@ from ..core.numbers import plain
 from ..ops.declare import View
 from . import pointwise as pw
 from .by_place import places
-from .eager import engine, intercepted, new_table
+from .eager import engine, new_table
 from .formula import bind
+from .interception import intercepted
 from .modes import modes
 from .node import Edge, Node, edge_of, fronts, kept_values, new_node, next_sequence
 from .storage import ALIGNMENT, allocate, pool_of

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 #: what follows "_foreach_", over lists xs, ys and zs, a list of integers, and a 0-d tensor
 CALLS = """
 add_(xs, ys) | add(xs, 2) | add(xs, [1, 2.]) | add(xs, ys, alpha=2) | add(xs, scalar, alpha=2)
-add(xs, scalar) | add(xs, 2, alpha=2) | add(xs, foo=1) | add([], 1) | add(xs, ys[:1]) | add(xs[0], 1)
-add(xs, [1]) | add(self=xs, other=ys) | add(xs, scalar=2) | add(xs, scalars=[1, 2])
+add(xs, scalar) | add(xs, 2, alpha=2) | add(xs, foo=1) | add([], 1) | add(xs, ys[:1])
+add(xs[0], 1) | add(xs, [1]) | add(self=xs, other=ys) | add(xs, scalar=2) | add(xs, scalars=[1, 2])
 add(xs, other=ys, alpha=3) | add(tuple(xs), 1) | addcmul(xs, ys, zs) | addcmul(xs, ys, zs, 2)
 addcmul(xs, ys, zs, value=2) | addcmul(xs, ys, zs, [1, 2]) | addcmul(xs, ys, zs, scalars=[1, 2])
 addcmul(xs, tensor2=zs, value=2, tensor1=ys) | addcdiv(xs, ys, zs, scalars=pair)

@@ -60,7 +60,7 @@ no:
   ret i1 false
 }}
 
-; whether a value lets every call be: see PLAIN in eager.py. Most are tensors and integers.
+; whether a value lets every call be: see PLAIN in interception.py. Most are tensors and integers.
 define internal i1 @lets_be(ptr %value) {{
 begin:
 {at("%type", "%value", 8)}
