@@ -12,6 +12,7 @@ from .core.device import resolve
 from .core.errors import LinAlgError
 from .devices.cpu import checksum  # noqa: F401  what files use
 from .engine import (
+    again,
     attention,  # noqa: F401  fills in `engine`,
     autocast,  # noqa: F401  what amp uses
     buffer,
@@ -20,6 +21,7 @@ from .engine import (
     coo,
     coo_ops,  # noqa: F401  fills in `engine`,
     copies,
+    copying,
     create,
     dlpack,
     indexing,
@@ -42,6 +44,7 @@ from .engine import (
     storages,
     subclass,
     together,  # noqa: F401  what optimizers and clipping use
+    written_out,
 )
 from .engine.dispatch import plug
 from .engine.eager import engine, new_table, operator_forms
@@ -139,7 +142,7 @@ def function_of(op: Op):
     def function(*args, out=None, **kwargs):
         if out is None:
             return run(*args, **kwargs)
-        return inplace.write_out(name, engine.without_grad(run, *args, **kwargs), args, out)
+        return written_out.write_out(name, engine.without_grad(run, *args, **kwargs), args, out)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.doc
@@ -163,7 +166,7 @@ def inplace_of(op: Op) -> tuple:
     name = f"{op.name}_"
     own = create.Named(name, None)  # what a trace knows this form by
     if isinstance(op, Pointwise):
-        needed, many = len(op.operands) - 1, inplace.takes_many(op)
+        needed, many = len(op.operands) - 1, again.takes_many(op)
 
         def form(self, *args, **kwargs):
             given = (self, *args)
@@ -179,7 +182,7 @@ def inplace_of(op: Op) -> tuple:
             _, operands, attributes = _arranged(op, (self, *args), kwargs)
             inplace.pointwise_inplace(op, *operands, **attributes)
             if not modes.grad or self.node is None:
-                inplace.remember(op.quick, op, self, args, kwargs, _arranged)
+                again.remember(op.quick, op, self, args, kwargs, _arranged)
             return self
     else:
         def form(self, *args, **kwargs):
@@ -190,7 +193,7 @@ def inplace_of(op: Op) -> tuple:
                     return found[0]
             engine.overwrite(self, name, op.run, args, kwargs)
             if table is not None and (not modes.grad or self.node is None):
-                inplace.remember(table, op, self, args, kwargs, inplace.one_step)
+                again.remember(table, op, self, args, kwargs, again.one_step)
             return self
 
         table = new_table() if isinstance(op, Composite) and op.formula is None else None
@@ -198,8 +201,8 @@ def inplace_of(op: Op) -> tuple:
     form.__doc__ = f"In-place form of `{op.name}`."
     own.run = form
     if isinstance(op, Pointwise):
-        return inplace.pointwise_forms(op, form)
-    return (form, form) if table is None else inplace.composite_forms(form, table)
+        return again.pointwise_forms(op, form)
+    return (form, form) if table is None else again.composite_forms(form, table)
 
 
 def _arranged(op: Pointwise, args: tuple, kwargs: dict) -> tuple[Pointwise, list, dict]:
@@ -371,15 +374,15 @@ engine.named = results.named
 engine.like_named = results.like_named
 engine.clone = identity.run
 engine.identity = identity
-engine.into_out = inplace.into_out
-engine.written = lambda op, args, kwargs, out: inplace.write_out(
+engine.into_out = written_out.into_out
+engine.written = lambda op, args, kwargs, out: written_out.write_out(
     op.name, without_grad(op.run, *args, **kwargs), args, out)
 engine.overwrite = inplace.overwrite
 engine.fill_op = registry["fill"]
 engine.fill_form = lambda x, value: inplace.pointwise_inplace(engine.fill_op, x, value)
 engine.item = convert.item
-engine.resize = inplace.resized
-engine.copy_into = inplace.copy_into
+engine.resize = written_out.resized
+engine.copy_into = copying.copy_into
 engine.add = registry["add"].run
 engine.divide = registry["true_divide"].run
 for _name in ("diagonal", "floor_divide", "narrow", "real", "remainder", "select",
@@ -423,7 +426,7 @@ def repeated(g: Tensor, meta) -> Tensor:
 def copy_like(g: Tensor, sig) -> Tensor:
     """A copy laid out as a signature says."""
     out = empty(convert.dense_signature(sig))
-    inplace.copy_into(out, g)
+    copying.copy_into(out, g)
     return out
 
 

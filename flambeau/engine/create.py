@@ -11,7 +11,7 @@ from ..core import dtype as dt
 from ..core import formats as fm
 from ..core.device import CPU, META, is_here, resolve
 from ..core.lazily import np
-from . import convert, inplace
+from . import convert
 from . import pointwise as pw
 from .eager import engine
 from .fresh import empty as raw_empty
@@ -20,6 +20,7 @@ from .modes import INFERENCE, modes
 from .storage import allocate, grow, takers
 from .tensor import LEAF, Size, Tensor, forget_plans, make, signature
 from .tensor import new as fresh
+from .written_out import write_out
 
 #: Python's own types, which torch takes for dtypes
 PYTHON_TYPES = {float: dt.float64, int: dt.int64, bool: dt.bool_, complex: dt.complex128}
@@ -98,7 +99,7 @@ def place_in(name: str, out: Tensor, x: Tensor, dtype) -> Tensor:
     if dtype is not None and as_dtype(name, dtype) is not out.sig.dtype:
         raise RuntimeError(f"{name}: dtype {dtype} does not match dtype of out parameter "
                            f"({out.sig.dtype})")
-    return inplace.write_out(name, x, (), out)
+    return write_out(name, x, (), out)
 
 
 def out_dtype(name: str, dtype, out, otherwise=None):

@@ -16,7 +16,7 @@ from ..core.lazily import np
 from ..devices.cpu.bounds import within
 from ..ops.declare import View
 from ..ops.shape import bounds
-from . import inplace, masking
+from . import copying, inplace, masking
 from . import pointwise as pw
 from .access import ASKED, check_bounds
 from .convert import from_data, from_lists, from_numpy, raw_array
@@ -678,13 +678,13 @@ def assign(view: Tensor, value) -> None:
             shape = shape[1:]
         if shape != tuple(value.sig.shape):
             value = engine.reshape(value, shape)
-        inplace.copy_(view, value)
+        copying.copy_(view, value)
     elif type(value) in (float, int, bool) and (view.node is None or not modes.grad):
         check_writable(view, "fill_")
         engine.fill(view, value)
         changed(view)
     else:
-        inplace.copy_(view, _value(view, value))
+        copying.copy_(view, _value(view, value))
 
 
 def index_tensors(x: Tensor, indices) -> list:

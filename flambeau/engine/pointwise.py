@@ -247,6 +247,10 @@ class Plan(tuple):
         return f"plan -> {self[0]!r} back {self[4]!r}"
 
 
+#: stands for a plan where the usual way has to be gone
+UNUSUAL = (None,) * 6
+
+
 def dtype_keys(op, operands) -> tuple:
     return tuple(o.dtype if isinstance(o, Signature) else
                  ("=", o) if op.bakes(o) else type(o) for o in operands)

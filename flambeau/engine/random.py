@@ -10,7 +10,7 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.device import CPU, META, is_here, resolve
 from ..core.lazily import Lazily, np
-from . import convert, create, inplace
+from . import convert, create, history
 from .eager import engine
 from .fresh import empty
 from .generator import default_generator, twister_of
@@ -73,7 +73,7 @@ def overwrite(x: Tensor, name: str, draw) -> Tensor:
     if modes.grad and x.node is not None:
         node = new_node(Erased(f"{name.rstrip('_').title()}Backward0"), (edge_of(x),), (),
                         (x.sig,))
-        inplace.replace_history(x, node)
+        history.replace_history(x, node)
     return x
 
 

@@ -11,7 +11,7 @@ from ..core.lazily import Lazily, np
 from ..devices.cpu import likeness
 from ..ops.declare import registry
 from ..ops.refusal import spoken
-from . import convert, create, inplace
+from . import convert, create
 from .eager import engine
 from .fresh import empty
 from .generator import twister_of
@@ -21,6 +21,7 @@ from .node import edge_of, kept_values, new_node
 from .random import Erased, bernoulli_, float_dtype, new_random, streams
 from .storage import checkers
 from .tensor import Tensor, make, signature
+from .written_out import write_out
 
 rejection: Any = Lazily("flambeau.devices.cpu.random_rejection")
 slopes: Any = Lazily("flambeau.devices.cpu.gamma_slope")
@@ -30,7 +31,7 @@ def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None) -> 
     """A result whose gradient with respect to its sources is zero."""
     x = convert.copied(values, dtype)
     if out is not None:
-        return inplace.write_out(name, x, sources, out)
+        return write_out(name, x, sources, out)
     tensors = [s for s in sources if isinstance(s, Tensor)]
     if modes.grad and dtype.kind == "f" and any(t.node is not None for t in tensors):
         parents = tuple(edge_of(t) if t.node is not None else None for t in tensors)

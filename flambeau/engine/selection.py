@@ -19,7 +19,7 @@ from ..core.kernel import Store
 from .access import Part, Program
 from .eager import engine, new_table
 from .fresh import empty
-from .inplace import replace_history
+from .history import replace_history
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import Signature, Tensor, signature

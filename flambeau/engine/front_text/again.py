@@ -2,7 +2,7 @@
 
 Plans are found by one key: the tensor's signature, the names of what is given by name, and for each
 argument its signature or its type, and its value where that is part of the kernel or no number.
-What is found says how the kernel is called: see `remember` in inplace.py.
+What is found says how the kernel is called: see `remember` in engine/again.py.
 """
 
 from __future__ import annotations
