@@ -13,6 +13,7 @@ from .core.errors import LinAlgError
 from .devices.cpu import checksum  # noqa: F401  what files use
 from .engine import (
     again,
+    assignment,
     attention,  # noqa: F401  fills in `engine`,
     autocast,  # noqa: F401  what amp uses
     buffer,
@@ -24,7 +25,6 @@ from .engine import (
     copying,
     create,
     dlpack,
-    indexing,
     inplace,
     join,  # noqa: F401  fills in `engine`,
     legacy,
@@ -293,7 +293,7 @@ def _of_aten(name: str):
 
 
 def _attribute_setter(run):
-    return lambda x, value: indexing.assign(run(x), value)
+    return lambda x, value: assignment.assign(run(x), value)
 
 
 _operator_forms: dict[Op, tuple] = {}

@@ -21,7 +21,7 @@ from flambeau.utils._pytree import tree_leaves, tree_map
 from ..compiler.phantom import TRACE, plain, traced
 from ..engine import backward as going_back
 from ..engine import interception, subclass
-from ..engine.indexing import setitem_op
+from ..engine.assignment import setitem_op
 from ..ops.declare import View, registry
 from .function import _FunctionBase
 

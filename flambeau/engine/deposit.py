@@ -12,10 +12,10 @@ from ..devices.cpu.bounds import within
 from ..ops.declare import Op
 from . import selection
 from .access import ASKED
+from .assignment import placed_again
 from .create import filled
 from .eager import new_table
 from .fresh import empty
-from .indexing import placed_again
 from .interception import PLAIN, tracers
 from .modes import modes
 from .storage import checkers

@@ -20,8 +20,9 @@ from flambeau.nn.utils import rnn
 
 from ..compiler.phantom import plain, traced
 from ..engine import eager, inplace, interception, storage, subclass
+from ..engine.assignment import setitem_op
 from ..engine.create import Named
-from ..engine.indexing import getitem_op, setitem_op
+from ..engine.indexing import getitem_op
 from ..engine.tensor import Tensor
 from ..ops.declare import Composite, registry
 from .graph import Graph, Node, Value, mapped
