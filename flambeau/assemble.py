@@ -24,6 +24,7 @@ from .engine import (
     copies,
     copying,
     create,
+    create_like,
     dlpack,
     inplace,
     join,  # noqa: F401  fills in `engine`,
@@ -51,6 +52,7 @@ from .engine.eager import engine, new_table, operator_forms
 from .engine.fresh import empty
 from .engine.interception import (
     PLAIN,
+    Named,
     intercepted,
     module_changes,  # noqa: F401  counted by modules
     plainly,  # noqa: F401  what optimizers use inside compiled functions
@@ -164,7 +166,7 @@ def method_of(op: Op, function):
 def inplace_of(op: Op) -> tuple:
     """The form that ends in an underscore: (method, function)."""
     name = f"{op.name}_"
-    own = create.Named(name, None)  # what a trace knows this form by
+    own = Named(name, None)  # what a trace knows this form by
     if isinstance(op, Pointwise):
         needed, many = len(op.operands) - 1, again.takes_many(op)
 
@@ -225,7 +227,7 @@ def _arranged(op: Pointwise, args: tuple, kwargs: dict) -> tuple[Pointwise, list
     return op, operands, attributes
 
 
-def _asked(own: create.Named, args: tuple, kwargs: dict):
+def _asked(own: Named, args: tuple, kwargs: dict):
     """(result,) if a trace, or an argument that is no plain tensor, answers for a form in place."""
     if tracers and isinstance(args[0], Tensor):
         return tracers[-1](own, args, kwargs)
@@ -253,14 +255,15 @@ def adopt(key: str, op: Op) -> None:
             setattr(Tensor, method.__name__, method)
         if op.function_form:
             functions.setdefault(f"{key}_", function)
-            subclass.functions[create.Named(f"{op.name}_", None)] = function
+            subclass.functions[Named(f"{op.name}_", None)] = function
 
 
 def install() -> None:
     protocol.install()
     for key, op in registry.items():
         adopt(key, op)
-    for part in (buffer, create, legacy, moves, random, sampling, storages, copies, dlpack, coo):
+    for part in (buffer, create_like, legacy, moves, random, sampling, storages, copies, dlpack,
+                 coo):
         part.install()
     for name, (target, swapped) in OPERATORS.items():
         if target in registry:

@@ -115,3 +115,39 @@ def intercepted(op: Any, args, kwargs):
         if found is not None:
             return found
     return None
+
+
+# -- functions that make tensors -------------------------------------------------------------------
+
+
+def in_trace(name: str, run, args, kwargs):
+    """(result,) of a draw that is part of a compiled call, else None."""
+    given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
+    return tracers[-1].factory(named(name, run), args, given)
+
+
+def in_words(name: str, run, args, kwargs):
+    """(result,) of a call that an argument answers which is no plain tensor, else None."""
+    given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
+    return intercepted(named(name, run), args, given)
+
+
+def drawing(draw):
+    """A function that draws numbers, as part of a compiled call where it is in one."""
+    name = draw.__name__
+
+    @functools.wraps(draw)
+    def drawn(*args, **kwargs):
+        if tracers:
+            found = in_trace(name, drawn, args, kwargs)
+            if found is not None:
+                return found[0]
+        try:
+            return draw(*args, **kwargs)
+        except TypeError:  # what is no tensor may answer for itself
+            found = intercepted(named(name, drawn), args, kwargs)
+            if found is None:
+                raise
+            return found[0]
+
+    return drawn
