@@ -476,11 +476,11 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
 
 
 def _random_like(name: str, kinds: str, runs: _Runs, drawing):
-    def create_like(input, *, generator=None, dtype=None, layout=None, device=None,
-                    pin_memory=False, requires_grad=False, memory_format=None):
+    def drawn_like(input, *, generator=None, dtype=None, layout=None, device=None,
+                   pin_memory=False, requires_grad=False, memory_format=None):
         if tracers or not isinstance(input, Tensor):
             ask = interception.in_trace if isinstance(input, Tensor) else interception.in_words
-            found = ask(name, create_like, (input,), {
+            found = ask(name, drawn_like, (input,), {
                 "generator": generator, "dtype": dtype, "device": device,
                 "requires_grad": requires_grad, "memory_format": memory_format})
             if found is not None:
@@ -498,9 +498,9 @@ def _random_like(name: str, kinds: str, runs: _Runs, drawing):
         return new_random(name, sig.shape, draw, None, sig.dtype, layout, sig.device, pin_memory,
                           requires_grad, sig.strides)
 
-    create_like.__name__ = create_like.__qualname__ = name
-    create_like.__doc__ = f"Random numbers in a new tensor like `input` ({name})."
-    return create_like
+    drawn_like.__name__ = drawn_like.__qualname__ = name
+    drawn_like.__doc__ = f"Random numbers in a new tensor like `input` ({name})."
+    return drawn_like
 
 
 rand_like = _random_like("rand_like", "fc", _uniform,
