@@ -11,7 +11,7 @@ from ..ops.declare import Op, Pointwise
 from .front_text import ALONE, BESIDE, MANY, VALUED
 from .interception import PLAIN, tracers
 from .node import fronts
-from .pointwise import plan, split_attributes
+from .pointwise import plan, refits, split_attributes
 from .tensor import Tensor
 
 
@@ -73,6 +73,8 @@ def _way(x: Tensor, called: Op, op: Pointwise, operands: list, named: dict) -> t
     """(callable, arguments that stay the same, where each comes from, what keeps them alive), of a
     plan that writes x."""
     operands = [s if type(s) is _Spot else _Spot(-1, s) for s in operands]
+    if refits(op, x.sig.dtype, [s.value for s in operands]):
+        return None
     attributes = {name: s.value if type(s) is _Spot else s for name, s in named.items()}
     if any(isinstance(a, Tensor) for a in attributes.values()) or not all(
             isinstance(s.value, (Tensor, float, int)) and type(s.value) is not bool

@@ -9,6 +9,7 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
 from ..core.lazily import np
+from ..ops.refusal import check_fits
 from . import copying, inplace
 from . import pointwise as pw
 from .basic_index import FULL, basic, plain_key, run_basic
@@ -33,6 +34,8 @@ def setitem(x: Tensor, index, value) -> None:
         found = intercepted(setitem_op, (x, index, value), {})
         if found is not None:
             return
+    if type(value) is float and x.sig.dtype.kind in "iu":
+        check_fits(value, x.sig.dtype)
     key = (index,) if type(index) is int else plain_key(index)
     tensors = None
     if key is None:
@@ -122,8 +125,6 @@ def _filled(x: Tensor, mask: Tensor, value) -> bool:
             return False
     elif type(value) not in _NUMBERS:
         return False
-    elif type(value) is float and x.sig.dtype.kind not in "fc":
-        value = int(value)
     if rank < x.sig.rank:
         mask = engine.reshape(mask, (*mask.sig.shape, *(1,) * (x.sig.rank - rank)))
     inplace.pointwise_inplace(engine.masked_fill, x, mask, value)

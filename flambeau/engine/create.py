@@ -9,12 +9,13 @@ from ..core import device as places
 from ..core import dtype as dt
 from ..core import formats as fm
 from ..core.device import CPU, META, resolve
+from ..ops.refusal import check_fits
 from . import pointwise as pw
 from .eager import engine
 from .fresh import empty as raw_empty
 from .interception import Named, same_every_time, tracers
 from .modes import modes
-from .options import check_fits, finish, given_size, number, one_size, out_dtype, place_in, sizes
+from .options import finish, given_size, number, one_size, out_dtype, place_in, sizes
 from .storage import allocate, grow, takers
 from .tensor import Size, Tensor, forget_plans, make, signature
 from .tensor import new as fresh

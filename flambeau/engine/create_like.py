@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ..core import formats as fm
 from ..core.device import CPU, is_here, resolve
+from ..ops.refusal import check_fits
 from . import convert
 from .create import FLOATING, empty_strided, full, moved, new_of
 from .interception import in_words, same_every_time, tracers
 from .modes import modes
-from .options import as_dtype, check_fits, finish, given_size, number, sizes
+from .options import as_dtype, finish, given_size, number, sizes
 from .tensor import Tensor, signature
 
 

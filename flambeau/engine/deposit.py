@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..core.device import CPU
 from ..devices.cpu.bounds import within
 from ..ops.declare import Op
+from ..ops.refusal import check_element
 from . import selection
 from .access import ASKED
 from .assignment import placed_again
@@ -51,6 +52,7 @@ def _in_place(frame_of, combine: str | None):
             if not check(index.ptr, count, 0, high) or index.mem is x.mem:
                 return otherwise(*args)
             if given is not None:
+                check_element(source, given.dtype)
                 source = filled(empty(given), source)
             elif source.mem is x.mem:
                 return otherwise(*args)

@@ -172,7 +172,8 @@ def plain_call(op: Pointwise, args: tuple):
         if op.check is not None:
             op.check(key, {})
         plan = pw.plan(op, key, baked_defaults(op))
-        if not _serves_kin(op, key, plan) and len(table) < MOST:
+        if not pw.refits(op, plan[0].dtype, args) and not _serves_kin(op, key, plan) and (
+                len(table) < MOST):
             table[rest[0] if rest else first] = plan
     return execute_pointwise(op, args, plan, {})
 
@@ -321,7 +322,9 @@ def _planned_call(op: Pointwise, args: tuple, attributes: dict, alike: tuple | N
         if op.check is not None:
             op.check(operands, attributes)
         plan = op.plans[key] = pw.plan(op, operands, keyed)
-    if alike is not None and all([type(v) in _ASKED for v in attributes.values()]) and not any(
+    if pw.refits(op, plan[0].dtype, args):
+        op.check(tuple([a.sig if isinstance(a, Tensor) else a for a in args]), attributes)
+    elif alike is not None and all([type(v) in _ASKED for v in attributes.values()]) and not any(
             [type(a) is complex for a in args]):
         tensors = tuple([i for i, a in enumerate(args) if isinstance(a, Tensor)])
         names = tuple([name for name, kind in keyed if not isinstance(kind, tuple)])
@@ -418,6 +421,8 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict,
         if op.check is not None:
             op.check(operands, attributes)
         plan = table[key] = pw.plan(op, operands, keyed, target.sig)
+    elif pw.refits(op, target.sig.dtype, args):
+        op.check(tuple([a.sig if isinstance(a, Tensor) else a for a in args]), attributes)
     _, _, run, last, back = plan[:5]
     if before is not None:
         before(back)

@@ -16,7 +16,7 @@ from .history import is_free, replace_history
 from .interception import PLAIN, lazily_traced, plainly, tracers
 from .modes import modes
 from .node import edge_of, new_node
-from .pointwise import UNUSUAL, plan
+from .pointwise import UNUSUAL, plan, refits
 from .tensor import LEAF, Tensor, keep_room, make
 from .writing import changed, check_writable, overlaps
 
@@ -68,7 +68,7 @@ def _quickly(op: Pointwise, x: Tensor, others: tuple) -> bool:
             loose = loose and a.node is None
         else:
             return False
-    if modes.grad and not (loose and is_free(x)):
+    if (modes.grad and not (loose and is_free(x))) or refits(op, x.sig.dtype, others):
         return False
     table, last = _innermost(op.quick, key)
     found = table.get(last)

@@ -14,6 +14,7 @@ from ..core.device import CPU
 from ..core.lazily import Lazily
 from ..devices.cpu.bounds import within
 from ..ops.declare import Op, registry
+from ..ops.refusal import check_element
 from . import pointwise as pw
 from . import selection
 from .create import filled
@@ -157,6 +158,7 @@ def _index_fill(op: Op, otherwise):
 
     def run(plan, x, dim, index, value):
         check, count, high, given, code, last, _ = plan
+        check_element(value, given.dtype)
         if (modes.grad and x.node is not None) or not check(index.ptr, count, 0, high):
             return None
         out, source = engine.clone(x), filled(empty(given), value)
