@@ -9,7 +9,7 @@ first being the tensor's.
 from __future__ import annotations
 
 from ..front_parts import TUPLE
-from .words import at, item, loop, phis
+from .words import at, either, item, loop, phis
 
 #: more arguments than this are left to Python
 _MOST = 8
@@ -64,11 +64,7 @@ no:
 define internal i1 @lets_be(ptr %value) {{
 begin:
 {at("%type", "%value", 8)}
-  %tensor = load ptr, ptr @g_tensor
-  %is_tensor = icmp eq ptr %type, %tensor
-  %int = load ptr, ptr @g_int
-  %is_int = icmp eq ptr %type, %int
-  %usual = or i1 %is_tensor, %is_int
+{either("%usual", "%type", "tensor", "int")}
   br i1 %usual, label %yes, label %unusual
 unusual:
   %types = load ptr, ptr @g_plain
@@ -92,16 +88,12 @@ begin:
   br i1 %alone, label %yes, label %typed
 typed:
 {at("%type", "%value", 8)}
-  %list = load ptr, ptr @g_list
-  %listed = icmp eq ptr %type, %list
-  %tuple = load ptr, ptr @g_tuple
-  %paired = icmp eq ptr %type, %tuple
-  %several = or i1 %listed, %paired
+{either("%several", "%type", "list", "tuple")}
   br i1 %several, label %counted, label %no
 counted:
 {at("%size", "%value", 16, "i64")}
   %inside = getelementptr i8, ptr %value, i64 {TUPLE}
-  br i1 %listed, label %elsewhere, label %ready
+  br i1 %several.is_a, label %elsewhere, label %ready
 elsewhere:
 {at("%apart", "%value", 24)}
   br label %ready

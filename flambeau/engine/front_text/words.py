@@ -21,6 +21,15 @@ def item(register: str, row: str, number: str) -> str:
             f"  {register} = load ptr, ptr {register}.p\n")
 
 
+def either(register: str, pointer: str, one: str, other: str) -> str:
+    """Whether a pointer is one of two that all fronts know."""
+    return (f"  {register}.a = load ptr, ptr @g_{one}\n"
+            f"  {register}.b = load ptr, ptr @g_{other}\n"
+            f"  {register}.is_a = icmp eq ptr {pointer}, {register}.a\n"
+            f"  {register}.is_b = icmp eq ptr {pointer}, {register}.b\n"
+            f"  {register} = or i1 {register}.is_a, {register}.is_b\n")
+
+
 def phis(registers: str, *ways: str) -> str:
     """What is known where ways meet.
 
