@@ -7,6 +7,7 @@ from array import array
 
 from ..core import expr as ex
 from ..core.device import META
+from ..devices.cpu.remember import keep
 from ..ops.declare import Op, Pointwise
 from .front_text import ALONE, BESIDE, MANY, VALUED
 from .interception import PLAIN, tracers
@@ -57,7 +58,7 @@ def remember(table: dict, op: Op, x: Tensor, args: tuple, kwargs: dict, arrange)
     if found is not None:
         entry = _way(x, op, *found)
         if entry is not None:
-            table[key] = entry
+            keep(table, key, entry)
 
 
 class _Spot:

@@ -9,6 +9,7 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import META
 from ..core.lazily import np
+from ..devices.cpu.remember import keep
 from ..ops.refusal import check_fits
 from . import copying, inplace
 from . import pointwise as pw
@@ -146,7 +147,7 @@ def _assigned(x: Tensor, key: tuple, value) -> bool:
         return False
     plan = _assignments.get((x.sig, key, what))
     if plan is None:
-        plan = _assignments[x.sig, key, what] = _assignment(x.sig, key, value)
+        plan = keep(_assignments, (x.sig, key, what), _assignment(x.sig, key, value))
     run, move, last, _ = plan
     if run is None:
         return False

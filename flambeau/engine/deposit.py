@@ -52,7 +52,8 @@ def _in_place(frame_of, combine: str | None):
             if not check(index.ptr, count, 0, high) or index.mem is x.mem:
                 return otherwise(*args)
             if given is not None:
-                check_element(source, given.dtype)
+                if given.dtype.kind in "iu":
+                    check_element(source, given.dtype)
                 source = filled(empty(given), source)
             elif source.mem is x.mem:
                 return otherwise(*args)

@@ -13,6 +13,7 @@ from ..core import shape as sh
 from ..core.device import CPU
 from ..devices.cpu import borders, taking
 from ..devices.cpu.bounds import within
+from ..devices.cpu.remember import keep
 from ..ops.declare import Op, engine, registry
 from . import pointwise as pw
 from . import selection
@@ -322,7 +323,7 @@ def _constant_pad(op: Op, otherwise):
             return otherwise(x, pad, value)
         if plan is None:
             result = otherwise(x, pad, value)
-            plans[x.sig, pad, value] = planned(x, pad, value) or False
+            keep(plans, (x.sig, pad, value), planned(x, pad, value) or False)
             return result
         if plan is False or Tensor not in PLAIN:
             return otherwise(x, pad, value)

@@ -13,6 +13,7 @@ from ..core import shape as sh
 from ..core.device import META
 from ..core.lazily import np
 from ..devices.cpu.bounds import within
+from ..devices.cpu.remember import keep
 from . import masking
 from .access import ASKED, check_bounds
 from .basic_index import WHOLE, basic, plain_key, plans_of_views, run_basic, too_many
@@ -182,8 +183,8 @@ def _missed(x: Tensor, index: int):
     n = x.sig.shape[0]
     if not -n <= index < n:
         raise IndexError(f"index {index} is out of bounds for dimension 0 with size {n}")
-    plan = _plans[x.sig, (index,)] = view_plan(basic, x.sig, {"key": (index,)})
-    return take(x, plan)
+    plan = view_plan(basic, x.sig, {"key": (index,)})
+    return take(x, keep(_plans, (x.sig, (index,)), plan))
 
 
 # -- tensors as indices ---------------------------------------------------------------------------

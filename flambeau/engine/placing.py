@@ -158,7 +158,8 @@ def _index_fill(op: Op, otherwise):
 
     def run(plan, x, dim, index, value):
         check, count, high, given, code, last, _ = plan
-        check_element(value, given.dtype)
+        if given.dtype.kind in "iu":
+            check_element(value, given.dtype)
         if (modes.grad and x.node is not None) or not check(index.ptr, count, 0, high):
             return None
         out, source = engine.clone(x), filled(empty(given), value)

@@ -13,6 +13,7 @@ from ..core import formats as fm
 from ..core.device import META
 from ..core.lazily import np
 from ..core.numbers import plain
+from ..devices.cpu.remember import keep
 from ..ops.declare import View
 from . import pointwise as pw
 from .by_place import places
@@ -78,7 +79,7 @@ def view_front(op: View):
             key += (tuple(sorted([(k, _plain(v)) for k, v in kwargs.items()])),)
         plan = plans.get(key)
         if plan is None:
-            plan = plans[key] = view_plan(op, x.sig, _bound(op, x, args, kwargs))
+            plan = keep(plans, key, view_plan(op, x.sig, _bound(op, x, args, kwargs)))
         return take(x, plan)
 
     front.__name__, front.__doc__ = op.name, op.doc

@@ -14,25 +14,25 @@ TABLES: list[dict] = []
 #: called before plans are forgotten
 watchers: list[Callable[[], None]] = []
 #: plans that a table has at most. Where values are part of what they are known by, as places of
-#: rows are that a program walks through, there would be no end of them.
+#: rows are that a program walks through, there would be no end of them: see `keep`.
 MOST = 20_000
 
 
-class Table(dict):
-    """Plans by what they were made for; when there are too many, it begins anew."""
-
-    __slots__ = ()
-
-    def __setitem__(self, key, plan) -> None:
-        if len(self) >= MOST:
-            _forget(self)
-        super().__setitem__(key, plan)
-
-
 def new_table() -> dict:
-    table = Table()
+    table: dict = {}
     TABLES.append(table)
     return table
+
+
+def keep(table: dict, key, plan):
+    """Put a plan into a table that values are part of the keys of; it begins anew when it is full.
+
+    A class of tables that see to it themselves would make every lookup slower.
+    """
+    if len(table) >= MOST:
+        _forget(table)
+    table[key] = plan
+    return plan
 
 
 def forget_all() -> None:
@@ -56,7 +56,7 @@ def remembered(make: Callable) -> Callable:
         key = (*args, *named.items())
         plan = table.get(key)
         if plan is None:
-            plan = table[key] = make(*args, **named)
+            plan = keep(table, key, make(*args, **named))
         return plan
 
     return found
