@@ -322,7 +322,7 @@ def _planned_call(op: Pointwise, args: tuple, attributes: dict, alike: tuple | N
         if op.check is not None:
             op.check(operands, attributes)
         plan = op.plans[key] = pw.plan(op, operands, keyed)
-    if pw.refits(op, plan[0].dtype, args):
+    if op.check is not None and pw.refits(op, plan[0].dtype, args):
         op.check(tuple([a.sig if isinstance(a, Tensor) else a for a in args]), attributes)
     elif alike is not None and all([type(v) in _ASKED for v in attributes.values()]) and not any(
             [type(a) is complex for a in args]):
@@ -421,7 +421,7 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict,
         if op.check is not None:
             op.check(operands, attributes)
         plan = table[key] = pw.plan(op, operands, keyed, target.sig)
-    elif pw.refits(op, target.sig.dtype, args):
+    elif op.check is not None and pw.refits(op, target.sig.dtype, args):
         op.check(tuple([a.sig if isinstance(a, Tensor) else a for a in args]), attributes)
     _, _, run, last, back = plan[:5]
     if before is not None:

@@ -250,8 +250,7 @@ class Plan(tuple):
 def refits(op: Pointwise, target: dt.dtype, args) -> bool:
     """Whether a float becomes an element of a tensor of integers. It may not fit, so that an op's
     check is told of each."""
-    return target.kind in "iu" and op.promoted == (0,) and op.check is not None and (
-        float in map(type, args))
+    return target.kind in "iu" and op.promoted == (0,) and float in map(type, args)
 
 
 #: stands for a plan where the usual way has to be gone
