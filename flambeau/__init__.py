@@ -21,18 +21,15 @@ from .engine import lists as _lists
 from .engine.coo import sparse_coo_tensor
 from .engine.create import (
     empty,
-    empty_like,
     empty_permuted,
     empty_strided,
     eye,
     full,
-    full_like,
     ones,
-    ones_like,
     scalar_tensor,
     zeros,
-    zeros_like,
 )
+from .engine.create_like import empty_like, full_like, ones_like, zeros_like
 from .engine.dlpack import from_dlpack, to_dlpack
 from .engine.from_data import as_tensor, asarray, from_file, from_numpy, frombuffer, tensor
 from .engine.generator import (

@@ -12,6 +12,8 @@ from .core.device import resolve
 from .core.errors import LinAlgError
 from .devices.cpu import checksum  # noqa: F401  what files use
 from .engine import (
+    again,
+    assignment,
     attention,  # noqa: F401  fills in `engine`,
     autocast,  # noqa: F401  what amp uses
     buffer,
@@ -20,9 +22,10 @@ from .engine import (
     coo,
     coo_ops,  # noqa: F401  fills in `engine`,
     copies,
+    copying,
     create,
+    create_like,
     dlpack,
-    indexing,
     inplace,
     join,  # noqa: F401  fills in `engine`,
     legacy,
@@ -42,19 +45,20 @@ from .engine import (
     storages,
     subclass,
     together,  # noqa: F401  what optimizers and clipping use
+    written_out,
 )
 from .engine.dispatch import plug
-from .engine.eager import (
-    engine,
+from .engine.eager import engine, new_table, operator_forms
+from .engine.fresh import empty
+from .engine.interception import (
+    PLAIN,
+    Named,
     intercepted,
     module_changes,  # noqa: F401  counted by modules
-    new_table,
-    operator_forms,
     plainly,  # noqa: F401  what optimizers use inside compiled functions
     tracers,
     tracing,  # noqa: F401
 )
-from .engine.fresh import empty
 from .engine.modes import modes
 from .engine.node import fronts  # noqa: F401  what modules are called by
 from .engine.tensor import Tensor, make, signature
@@ -140,7 +144,7 @@ def function_of(op: Op):
     def function(*args, out=None, **kwargs):
         if out is None:
             return run(*args, **kwargs)
-        return inplace.write_out(name, engine.without_grad(run, *args, **kwargs), args, out)
+        return written_out.write_out(name, engine.without_grad(run, *args, **kwargs), args, out)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.doc
@@ -162,13 +166,14 @@ def method_of(op: Op, function):
 def inplace_of(op: Op) -> tuple:
     """The form that ends in an underscore: (method, function)."""
     name = f"{op.name}_"
-    own = create.Named(name, None)  # what a trace knows this form by
+    own = Named(name, None)  # what a trace knows this form by
     if isinstance(op, Pointwise):
-        needed, many = len(op.operands) - 1, inplace.takes_many(op)
+        needed, many = len(op.operands) - 1, again.takes_many(op)
 
         def form(self, *args, **kwargs):
-            if tracers or not isinstance(self, Tensor):
-                found = _asked(own, (self, *args), kwargs)
+            given = (self, *args)
+            if tracers or kwargs or not PLAIN.issuperset(map(type, given)):
+                found = _asked(own, given, kwargs)
                 if found is not None:
                     return found[0]
             if len(args) == needed and not kwargs and not many:
@@ -179,17 +184,18 @@ def inplace_of(op: Op) -> tuple:
             _, operands, attributes = _arranged(op, (self, *args), kwargs)
             inplace.pointwise_inplace(op, *operands, **attributes)
             if not modes.grad or self.node is None:
-                inplace.remember(op.quick, op, self, args, kwargs, _arranged)
+                again.remember(op.quick, op, self, args, kwargs, _arranged)
             return self
     else:
         def form(self, *args, **kwargs):
-            if tracers or not isinstance(self, Tensor):
-                found = _asked(own, (self, *args), kwargs)
+            given = (self, *args)
+            if tracers or kwargs or not PLAIN.issuperset(map(type, given)):
+                found = _asked(own, given, kwargs)
                 if found is not None:
                     return found[0]
             engine.overwrite(self, name, op.run, args, kwargs)
             if table is not None and (not modes.grad or self.node is None):
-                inplace.remember(table, op, self, args, kwargs, inplace.one_step)
+                again.remember(table, op, self, args, kwargs, again.one_step)
             return self
 
         table = new_table() if isinstance(op, Composite) and op.formula is None else None
@@ -197,8 +203,8 @@ def inplace_of(op: Op) -> tuple:
     form.__doc__ = f"In-place form of `{op.name}`."
     own.run = form
     if isinstance(op, Pointwise):
-        return inplace.pointwise_forms(op, form)
-    return (form, form) if table is None else inplace.composite_forms(form, table)
+        return again.pointwise_forms(op, form)
+    return (form, form) if table is None else again.composite_forms(form, table)
 
 
 def _arranged(op: Pointwise, args: tuple, kwargs: dict) -> tuple[Pointwise, list, dict]:
@@ -221,9 +227,9 @@ def _arranged(op: Pointwise, args: tuple, kwargs: dict) -> tuple[Pointwise, list
     return op, operands, attributes
 
 
-def _asked(own: create.Named, args: tuple, kwargs: dict):
-    """(result,) if a trace, or what stands where a tensor should, answers for a form in place."""
-    if isinstance(args[0], Tensor):
+def _asked(own: Named, args: tuple, kwargs: dict):
+    """(result,) if a trace, or an argument that is no plain tensor, answers for a form in place."""
+    if tracers and isinstance(args[0], Tensor):
         return tracers[-1](own, args, kwargs)
     return intercepted(own, args, kwargs)
 
@@ -249,14 +255,15 @@ def adopt(key: str, op: Op) -> None:
             setattr(Tensor, method.__name__, method)
         if op.function_form:
             functions.setdefault(f"{key}_", function)
-            subclass.functions[create.Named(f"{op.name}_", None)] = function
+            subclass.functions[Named(f"{op.name}_", None)] = function
 
 
 def install() -> None:
     protocol.install()
     for key, op in registry.items():
         adopt(key, op)
-    for part in (buffer, create, legacy, moves, random, sampling, storages, copies, dlpack, coo):
+    for part in (buffer, create_like, legacy, moves, random, sampling, storages, copies, dlpack,
+                 coo):
         part.install()
     for name, (target, swapped) in OPERATORS.items():
         if target in registry:
@@ -289,7 +296,7 @@ def _of_aten(name: str):
 
 
 def _attribute_setter(run):
-    return lambda x, value: indexing.assign(run(x), value)
+    return lambda x, value: assignment.assign(run(x), value)
 
 
 _operator_forms: dict[Op, tuple] = {}
@@ -370,15 +377,15 @@ engine.named = results.named
 engine.like_named = results.like_named
 engine.clone = identity.run
 engine.identity = identity
-engine.into_out = inplace.into_out
-engine.written = lambda op, args, kwargs, out: inplace.write_out(
+engine.into_out = written_out.into_out
+engine.written = lambda op, args, kwargs, out: written_out.write_out(
     op.name, without_grad(op.run, *args, **kwargs), args, out)
 engine.overwrite = inplace.overwrite
 engine.fill_op = registry["fill"]
 engine.fill_form = lambda x, value: inplace.pointwise_inplace(engine.fill_op, x, value)
 engine.item = convert.item
-engine.resize = inplace.resized
-engine.copy_into = inplace.copy_into
+engine.resize = written_out.resized
+engine.copy_into = copying.copy_into
 engine.add = registry["add"].run
 engine.divide = registry["true_divide"].run
 for _name in ("diagonal", "floor_divide", "narrow", "real", "remainder", "select",
@@ -422,7 +429,7 @@ def repeated(g: Tensor, meta) -> Tensor:
 def copy_like(g: Tensor, sig) -> Tensor:
     """A copy laid out as a signature says."""
     out = empty(convert.dense_signature(sig))
-    inplace.copy_into(out, g)
+    copying.copy_into(out, g)
     return out
 
 

@@ -52,6 +52,40 @@ def test_modes_and_subclasses_see_the_names():
     assert {"dim": 1} in seen and {"dim": 0} in seen
 
 
+def test_an_argument_that_answers_sees_the_names_wherever_it_stands():
+    seen = []
+
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append((len(args), *sorted(kwargs or {})))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x, own = torch.ones(2, 3), torch.ones(2, 3).as_subclass(Own)
+    index = torch.zeros(2, 3, dtype=torch.int64).as_subclass(Own)
+    torch.cat([x, own], dim=1)
+    torch.stack((x, own), dim=1)
+    x.gather(dim=1, index=index)
+    x.scatter(dim=1, index=index, src=x)
+    torch.nn.functional.mse_loss(x, target=own)
+    assert seen == [(1, "dim"), (1, "dim"), (1, "dim", "index"), (1, "dim", "index", "src"),
+                    (1, "target")]
+
+
+def test_values_of_any_type_have_their_place():
+    x = torch.arange(24.0).view(2, 3, 4)
+    assert x.sum(dim=(0, 1)).tolist() == x.sum((0, 1)).tolist()
+    assert x.permute(dims=[2, 0, 1]).shape == (4, 2, 3)
+    assert torch.flip(x, dims=torch.Size([0])).tolist() == x.flip(0).tolist()
+    assert [p.shape[0] for p in x[0].split(split_size=[1, 2], dim=0)] == [1, 2]
+
+    class Unhashable(type):
+        __hash__ = None
+
+    with pytest.raises(TypeError):
+        x.softmax(dim=Unhashable("Odd", (), {})())
+
+
 def test_gradients_by_name():
     x = torch.ones(2, 3, requires_grad=True)
     (torch.cat([x, 2 * x], dim=1).softmax(dim=-1)[:, 0] * 3).sum().backward()

@@ -30,10 +30,11 @@ def floor(rooms: tuple[str, ...], below: tuple[str, ...]) -> dict[str, tuple[str
 MEMORY = engine("layout lazy modes results storage")
 TENSOR = engine("grad_mode tensor")
 NODE = engine("fresh front_parts front_text native node")
-EAGER = engine("affine by_place caller eager formula number_first pointwise way_back")
+EAGER = engine(
+    "affine by_place caller eager formula interception number_first pointwise way_back writing")
 FAMILIES = engine(
-    "access backward convert dlpack indexed inplace join keeping product reduce restride rows "
-    "selection views")
+    "access again backward convert copying dlpack history indexed inplace join keeping product "
+    "reduce restride rows selection views written_out")
 
 CORE = ("flambeau.core",)
 DEVICES = (*CORE, "flambeau.devices")

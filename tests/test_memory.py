@@ -18,6 +18,7 @@ import flambeau as torch
 from flambeau import nn
 from flambeau.devices.cpu import memory
 from flambeau.engine.node import Node
+from flambeau.ops.declare import registry
 
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="no /proc/self/statm")
 
@@ -478,3 +479,26 @@ def test_what_a_graph_keeps_stays():
     churn()
     y.backward()
     assert x.grad.tolist() == pytest.approx([4.0, 8.0, 12.0, 16.0])
+
+
+def test_plans_for_values_that_never_come_again_are_bounded(monkeypatch):
+    """Rows that are walked through, and exponents that change with every step."""
+    from flambeau.devices.cpu import remember
+    from flambeau.engine import eager
+
+    for module in (remember, eager):
+        monkeypatch.setattr(module, "MOST", 200)
+    told = []
+    monkeypatch.setattr(remember, "watchers", [lambda: told.append(1)])
+    rows = torch.zeros(500, 2)
+    x = torch.ones(3)
+    for k in range(500):
+        rows[k] = k
+        rows[k] = x[:2] * k
+        assert rows[k].tolist() == [k, k] and rows[k:k + 1].shape == (1, 2)
+        assert (x * 2).pow_(1 + k / 1000)[0].item() == pytest.approx(2 ** (1 + k / 1000))
+        assert ((x * 2) ** (1 + k / 1000))[0].item() == pytest.approx(2 ** (1 + k / 1000))
+    assert told and rows[:, 1].tolist() == list(range(500))
+    assert max(map(len, remember.TABLES)) <= 20_000
+    assert max(len(table) for op in registry.values() if hasattr(op, "kin_plans")
+               for table in op.kin_plans.values() if isinstance(table, dict)) <= 200

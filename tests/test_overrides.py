@@ -156,3 +156,32 @@ def test_helpers():
         assert overrides.has_torch_function((torch.ones(1),))
         assert overrides._get_current_function_mode() is log
         assert torch._C._len_torch_function_stack() == 1
+
+
+def test_forms_in_place_ask_whatever_they_are_given():
+    """x is plain, and what it is changed by answers for the call."""
+    seen = []
+
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append((func.__name__, len(args), *sorted(kwargs or {})))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x, rows = torch.ones(2, 3), torch.tensor([0, 1])
+    own, mask = torch.ones(2, 3).as_subclass(Own), (torch.ones(2, 3) > 0).as_subclass(Own)
+    for _ in range(2):
+        assert isinstance(x.add_(own), Own) and isinstance(x.add_(own, alpha=2), Own)
+        x.lerp_(torch.ones(2, 3), weight=own)
+        x.clamp_(min=own)
+        x.masked_fill_(mask, 1.5)
+        x.copy_(own)
+        assert own.copy_(x) is own
+        x[rows] = own
+        x[rows.as_subclass(Own)] = 2.0
+        x[mask] = 3.0
+        assert seen == [("add_", 2), ("add_", 2, "alpha"), ("lerp_", 2, "weight"),
+                        ("clamp_", 1, "min"), ("masked_fill_", 3), ("copy_", 2), ("copy_", 2),
+                        ("__setitem__", 3), ("__setitem__", 3), ("__setitem__", 3)]
+        assert x.tolist() == [[3.0] * 3] * 2
+        seen.clear()

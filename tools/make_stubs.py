@@ -84,8 +84,9 @@ PARAMETERS = {
 
 #: what engine functions without an annotation return, by their module
 MADE_BY = dict.fromkeys(
-    ("flambeau.engine.create", "flambeau.engine.sequence", "flambeau.engine.random",
-     "flambeau.engine.moves", "flambeau.engine.views", "flambeau.engine.restride",
+    ("flambeau.engine.create", "flambeau.engine.create_like", "flambeau.engine.sequence",
+     "flambeau.engine.random", "flambeau.engine.moves", "flambeau.engine.views",
+     "flambeau.engine.restride",
      "flambeau.nn.functional.activation"), TENSOR)
 
 #: what is read or called on a tensor and is no op

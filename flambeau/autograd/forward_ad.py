@@ -20,8 +20,8 @@ from flambeau.utils._pytree import tree_leaves, tree_map
 
 from ..compiler.phantom import TRACE, plain, traced
 from ..engine import backward as going_back
-from ..engine import eager, subclass
-from ..engine.indexing import setitem_op
+from ..engine import interception, subclass
+from ..engine.assignment import setitem_op
 from ..ops.declare import View, registry
 from .function import _FunctionBase
 
@@ -50,9 +50,9 @@ def enter_dual_level() -> int:
     """Open a level: inside, tensors may be dual. There can be one at a time."""
     if _levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    eager.settle("a level of forward mode is opened")
+    interception.settle("a level of forward mode is opened")
     _levels.append(_Level())
-    eager.trace_with(_levels[-1])
+    interception.trace_with(_levels[-1])
     return 0
 
 
@@ -65,7 +65,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     if not _levels:
         raise RuntimeError("Dual level must be a positive number.")
     closed = _levels.pop()
-    eager.trace_no_more(closed)
+    interception.trace_no_more(closed)
     closed.forget()
 
 
@@ -141,7 +141,7 @@ class _Level:
     """Answers the ops that dual tensors have a part in."""
 
     lazy = True  # so that whatever reads memory or walks the graph by itself asks too
-    follow = staticmethod(eager.follow_nothing)
+    follow = staticmethod(interception.follow_nothing)
 
     def __init__(self) -> None:
         self.duals: weakref.WeakValueDictionary = weakref.WeakValueDictionary()

@@ -6,12 +6,14 @@ import functools
 import weakref
 from typing import Any
 
-from ..engine import inplace
-from ..engine.eager import changed, check_writable, engine, lazily_traced, plainly
+from ..engine import history
+from ..engine.eager import engine
+from ..engine.interception import lazily_traced, plainly
 from ..engine.modes import modes
 from ..engine.node import Edge, edge_of, kept_values, new_node
 from ..engine.tensor import Tensor, make
 from ..engine.way_back import reattached
+from ..engine.writing import changed, check_writable
 
 
 class FunctionCtx:
@@ -196,7 +198,7 @@ def _finish(ctx: FunctionCtx, args, edges, results, recording: bool) -> list:
         if id(r) in ctx._constant or r.sig.dtype.kind not in "fc":
             continue
         if id(r) in dirty and len(tensors) == 1:
-            inplace.replace_history(r, node)
+            history.replace_history(r, node)
         else:
             r.node = node if len(tensors) == 1 else Edge(node, number)
     return results

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from ..assemble import functions
-from ..engine import create, from_data, random, sampling, sequence
+from ..engine import create, create_like, from_data, random, sampling, sequence
 from .events import EventList, FunctionEvent, FunctionEventAvg
 from .watch import Watch
 
@@ -24,7 +24,7 @@ class Active:
 def public_functions() -> dict:
     """Everything that may be an op, by name."""
     found = dict(functions)
-    for part in (create, from_data, random, sampling, sequence):
+    for part in (create, create_like, from_data, random, sampling, sequence):
         found.update((name, f) for name, f in vars(part).items()
                      if not name.startswith("_") and getattr(f, "__module__", "") == part.__name__)
     return found

@@ -8,7 +8,7 @@ import functools
 import weakref
 from typing import Any
 
-from ..engine import eager
+from ..engine import interception
 from ..engine.tensor import Tensor
 from .compiled import Compiled, all_compiled
 from .report import Report
@@ -153,7 +153,7 @@ def disable(function=None, recursive: bool = True, *, reason=None):
 
     @functools.wraps(function)
     def by_itself(*args, **kwargs):
-        return eager.plainly(function, *args, **kwargs)
+        return interception.plainly(function, *args, **kwargs)
 
     return by_itself
 
@@ -166,7 +166,7 @@ def reset() -> None:
 
 def is_compiling() -> bool:
     """Whether a compiled function is at work."""
-    return eager.tracing()
+    return interception.tracing()
 
 
 is_dynamo_compiling = is_compiling
@@ -212,7 +212,7 @@ class set_stance(contextlib.ContextDecorator):
             raise RuntimeError(f"invalid torch.compile stance '{stance}'")
         if force_backend is not None and stance != "default":
             raise RuntimeError("non-default stance cannot have force_backend set")
-        if eager.tracing():
+        if interception.tracing():
             raise RuntimeError("set_stance: a compiled function cannot change how it is compiled")
         self.stance, self.before = stance, Compiled.stance
         self._take(stance)

@@ -9,7 +9,7 @@ import weakref
 from typing import Any
 
 from ..devices.switches import switch
-from ..engine import eager
+from ..engine import interception
 from ..engine.modes import gradient_watchers, is_watched, odd_threads
 from ..engine.tensor import Tensor
 from .calm import Calm, scripts
@@ -108,8 +108,8 @@ class Compiled:
             if left:  # it takes less time than it takes to trace it
                 small[kind] = left - 1
                 return self.function(*args, **kwargs)
-        if eager.tracers or (self.aside and self._passes()) or (odd_threads and is_watched()) or (
-                not self.claim(False)):  # another thread is in it
+        if interception.tracers or (self.aside and self._passes()) or (
+                odd_threads and is_watched()) or (not self.claim(False)):  # another thread is in it
             return self.function(*args, **kwargs)
         try:
             short = self.short
@@ -210,13 +210,13 @@ class Compiled:
         if kwargs:
             tracer.trace_on(kwargs)
         closely = self._looks_closely(writing)
-        if self.changes != eager.module_changes[0] or (closely and not self.reach.closely) or (
-                not tracer.trace_all(self.reach)):
+        moved = self.changes != interception.module_changes[0]
+        if moved or (closely and not self.reach.closely) or not tracer.trace_all(self.reach):
             tracer.trace_all(self._reached(closely))
         if writing is not None:
             tracer.trace_on(writing.gradients.reach(self.reach.tensors))
             gradient_watchers.append(writing.gradients.watch)
-        eager.trace_with(tracer)
+        interception.trace_with(tracer)
         finished = False
         try:
             watched = writing is not None and not self.fullgraph
@@ -227,12 +227,12 @@ class Compiled:
             try:
                 tracer.close(finished)
             finally:
-                eager.trace_no_more(tracer)
+                interception.trace_no_more(tracer)
                 if writing is not None:
                     gradient_watchers.remove(writing.gradients.watch)
-                held = eager.constants.copy() if eager.constants else ()
+                held = interception.constants.copy() if interception.constants else ()
                 if held:
-                    eager.constants.clear()
+                    interception.constants.clear()
         self.idle.append(tracer)
         if self.verify:
             self.verify -= 1
@@ -341,7 +341,7 @@ class Compiled:
 
     def _reached(self, closely: bool) -> Reach:
         """Look again for tensors that the function's code can reach without being given them."""
-        self.changes = eager.module_changes[0]
+        self.changes = interception.module_changes[0]
         if closely:
             _, bound, tensors, *_ = everything(self.function,
                                                None if self.fullgraph else self.calm.ran)

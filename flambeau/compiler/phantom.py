@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..engine import eager, subclass
+from ..engine import interception, subclass
 from ..engine.node import PROMISED as GRAPH
 from ..engine.tensor import LEAF, Signature, Tensor, signature
 
@@ -38,8 +38,8 @@ class Phantom(Tensor):
     __module__ = "torch"
 
     def __getattr__(self, name: str):
-        if name in ("ptr", "mem") and eager.tracers:
-            eager.tracers[-1].flush("Python needs a value")
+        if name in ("ptr", "mem") and interception.tracers:
+            interception.tracers[-1].flush("Python needs a value")
             return getattr(self, name)
         raise AttributeError(f"'Tensor' object has no attribute '{name}'")
 

@@ -12,7 +12,7 @@ from types import CellType
 from typing import Any
 
 from ..core import device as places
-from ..engine.eager import module_changes
+from ..engine.interception import module_changes
 from ..engine.modes import modes
 from ..engine.node import Hooked
 from ..engine.tensor import Tensor

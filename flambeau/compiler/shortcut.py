@@ -11,7 +11,7 @@ from ..core import dtype as dtypes
 from ..devices.cpu.assembly.settle_words import EMPTY, FAILED
 from ..devices.cpu.memory import allocate
 from ..engine import autocast
-from ..engine.eager import module_changes
+from ..engine.interception import module_changes
 from ..engine.modes import inferring, mark_inferred, modes
 from ..engine.node import Hooked
 from ..engine.tensor import Tensor

@@ -19,11 +19,10 @@ from ..core.kernel import Kernel
 from ..devices.cpu.bridge import Watch
 from ..devices.cpu.compile import ADDRESSES, KERNELS
 from ..devices.cpu.memory import pool_of, return_heap, return_pages
-from ..devices.cpu.remember import TABLES
+from ..devices.cpu.remember import TABLES, watchers
 from ..engine import storage
 from ..engine.access import extremes_code
 from ..engine.node import fronts
-from ..engine.tensor import forget_plans
 from .launch import Check, Launch, Live, Place
 from .packed import Packed
 
@@ -127,7 +126,7 @@ def _hold_plans() -> None:
         recorder.hold()
 
 
-forget_plans.insert(0, _hold_plans)  # before they are gone
+watchers.append(_hold_plans)
 
 
 class Recorder:

@@ -12,7 +12,7 @@ from sys import getrefcount
 from threading import get_ident
 
 from ..devices.cpu.anatomy import NAMED
-from ..engine import autocast, eager, storage, subclass
+from ..engine import autocast, interception, storage, subclass
 from ..engine import backward as bw
 from ..engine.modes import modes
 from ..engine.node import Hooked
@@ -67,16 +67,16 @@ _OUR_OWN = 2 + NAMED
 
 
 def _recast() -> None:
-    if eager.lazily_traced():
-        eager.tracers[-1].recast()
+    if interception.lazily_traced():
+        interception.tracers[-1].recast()
 
 
 autocast.watchers.append(_recast)
 
 
 def _read() -> None:
-    if eager.tracers and eager.tracers[-1].lazy:
-        eager.tracers[-1].read()
+    if interception.tracers and interception.tracers[-1].lazy:
+        interception.tracers[-1].read()
 
 
 storage.readers.append(_read)
@@ -200,7 +200,7 @@ class Tracer(Knowing, Ending):
         """A tensor was made of numbers that Python knows."""
         if self.traces() and x.__class__ is Tensor:
             if self.script is not None:
-                eager.constants.append(x)
+                interception.constants.append(x)
                 self.script.created(x)
             self.trace_on(x)
 

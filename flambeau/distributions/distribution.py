@@ -41,7 +41,7 @@ class Distribution:
         self._event_shape = Size(event_shape or ())
         if validate_args is not None:
             self._validate_args = validate_args
-        elif flambeau.engine.eager.tracing():
+        elif flambeau.engine.interception.tracing():
             self._validate_args = False  # as in PyTorch: looking at values ends a program
         if self._validate_args:
             self._check_arguments()

@@ -6,12 +6,14 @@ import sys
 
 from ..core.device import META
 from ..core.lazily import np
-from .eager import engine, extent, lazily_traced, plainly, tracers
+from .eager import engine
 from .fresh import empty
+from .interception import lazily_traced, plainly, tracers
 from .modes import modes
 from .node import Node, Walk, edge_of
 from .storage import nowhere
 from .tensor import LEAF, Tensor, make, signature
+from .writing import extent
 
 
 def run_backward(tensors, gradients, retain: bool, create: bool, wanted=None):

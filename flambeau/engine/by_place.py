@@ -7,7 +7,7 @@ import sys
 from types import FunctionType
 
 from ..ops.declare import Op
-from .eager import PLAIN
+from .interception import PLAIN
 from .node import fronts
 
 fronts.word("plain").value = id(PLAIN)

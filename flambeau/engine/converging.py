@@ -11,8 +11,9 @@ from ..devices.cpu.converging import NAMES, converging
 from ..devices.cpu.routines import NATIVE
 from ..ops.declare import Op
 from .convolve import plain_values
-from .eager import PLAIN, engine, new_table, tracers
+from .eager import engine, new_table
 from .fresh import empty
+from .interception import PLAIN, tracers
 from .modes import modes
 from .tensor import Signature, Tensor, make, signature
 

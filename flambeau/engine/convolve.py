@@ -17,9 +17,10 @@ from ..core.device import CPU
 from ..devices.cpu import conv_plan, conv_weight_plan
 from ..devices.cpu.conv_windows import ELEMENTS, Plan
 from ..ops.declare import Op, engine
-from .eager import intercepted, new_table, same_place
+from .eager import new_table, same_place
 from .formula import FormulaBack
 from .fresh import empty
+from .interception import intercepted
 from .modes import modes
 from .node import kept_values, new_node
 from .storage import allocate

@@ -15,7 +15,7 @@ from ..core import formats as fm
 from ..core.device import CPU, META, resolve
 from ..core.lazily import np
 from ..core.sparse_text import sparse_text
-from . import convert, create, inplace, legacy, protocol
+from . import convert, inplace, legacy, options, protocol
 from .eager import engine
 from .modes import modes
 from .node import edge_of, new_node
@@ -296,7 +296,8 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
         out = empty_coo(shape, dtype or dt.default_float())
     else:
         values = values if isinstance(values, Tensor) else engine.tensor(values)
-        values = values if dtype is None else values.to(create.as_dtype("sparse_coo_tensor", dtype))
+        if dtype is not None:
+            values = values.to(options.as_dtype("sparse_coo_tensor", dtype))
         values = values if values.sig.rank else values.reshape((1,))
         indices = indices if isinstance(indices, Tensor) else engine.tensor(indices)
         indices = inplace.detached(indices.to(dt.int64))
@@ -306,7 +307,7 @@ def sparse_coo_tensor(indices=None, values=None, size=None, *, dtype=None, devic
         out = coo(at, values, shape, bool(is_coalesced))
     if device is not None and resolve(device) is META:
         raise RuntimeError("sparse_coo_tensor: sparse tensors on meta are not available")
-    return create.finish("sparse_coo_tensor", out, None, pin_memory, requires_grad)
+    return options.finish("sparse_coo_tensor", out, None, pin_memory, requires_grad)
 
 
 def _fitting(at: Tensor, values: Tensor, size) -> tuple:
@@ -318,7 +319,7 @@ def _fitting(at: Tensor, values: Tensor, size) -> tuple:
     found = convert.to_array(at)
     if size is None:
         return (*(int(row.max()) + 1 if count else 0 for row in found), *inner)
-    shape = create.sizes("sparse_coo_tensor", (tuple(size),))
+    shape = options.sizes("sparse_coo_tensor", (tuple(size),))
     if len(shape) != sparse + len(inner):
         raise RuntimeError("'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = "
                            f"{len(shape)}, sparse_dim = {sparse}, dense_dim = {len(inner)}")
@@ -503,4 +504,4 @@ def install() -> None:
             method.__name__ = name
         setattr(Tensor, name, method)
     CooTensor.sparse_mask = sparse_mask
-    create.layouts[fm.sparse_coo] = lambda x: to_sparse(x)
+    options.layouts[fm.sparse_coo] = lambda x: to_sparse(x)

@@ -1,115 +1,24 @@
-"""New tensors: from data, of one value, like another one, over memory that exists."""
+"""New tensors of one value, or of none that is known: zeros, ones, empty, full, eye."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from operator import index
 
 from ..core import device as places
 from ..core import dtype as dt
 from ..core import formats as fm
-from ..core.device import CPU, META, is_here, resolve
-from ..core.lazily import np
-from . import convert, inplace
+from ..core.device import CPU, META, resolve
+from ..ops.refusal import check_fits
 from . import pointwise as pw
-from .eager import Named, engine, intercepted, named, same_every_time, tracers
+from .eager import engine
 from .fresh import empty as raw_empty
-from .generator import notice, onlookers
-from .modes import INFERENCE, modes
+from .interception import Named, same_every_time, tracers
+from .modes import modes
+from .options import finish, given_size, number, one_size, out_dtype, place_in, sizes
 from .storage import allocate, grow, takers
-from .tensor import LEAF, Size, Tensor, forget_plans, make, signature
+from .tensor import Size, Tensor, forget_plans, make, signature
 from .tensor import new as fresh
-
-#: Python's own types, which torch takes for dtypes
-PYTHON_TYPES = {float: dt.float64, int: dt.int64, bool: dt.bool_, complex: dt.complex128}
-
-#: how a strided tensor becomes one of another layout; sparse layouts add themselves
-layouts = {fm.strided: lambda x: x}
-
-
-# -- options -------------------------------------------------------------------------------------
-
-
-def as_dtype(name: str, given) -> dt.dtype:
-    """A dtype, or the Python type that stands for one."""
-    if isinstance(given, dt.dtype):
-        return given
-    found = PYTHON_TYPES.get(given) if isinstance(given, type) else None
-    if found is None:
-        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not "
-                        f"{type(given).__name__}")
-    return found
-
-
-def sizes(name: str, given) -> tuple[int, ...]:
-    """A shape from integers given one by one or as one sequence."""
-    if len(given) == 1 and isinstance(given[0], (tuple, list)):
-        given = given[0]
-    for n in given:
-        if type(n) is not int:
-            given = [_one_size(name, k, each) for k, each in enumerate(given)]
-            break
-    shape = tuple(given)
-    if shape and min(shape) < 0:
-        raise RuntimeError(f"{name}: Trying to create tensor with negative dimension {min(shape)}: "
-                           f"{list(shape)}")
-    return shape
-
-
-def _one_size(name: str, place: int, n) -> int:
-    try:
-        if isinstance(n, bool):
-            raise TypeError
-        return index(n)
-    except TypeError:
-        raise TypeError(f"{name}(): argument 'size' (position {place + 1}) must be tuple of ints, "
-                        f"not {type(n).__name__}") from None
-
-
-def finish(name: str, x: Tensor, layout=None, pin_memory=False, requires_grad=False) -> Tensor:
-    """The options that most calls leave alone."""
-    if pin_memory:
-        raise RuntimeError(f"{name}: pin_memory=True requires a CUDA or other accelerator backend; "
-                           "no pinned memory allocator is available on this system.")
-    if layout is not None and layout is not fm.strided:
-        x = to_layout(name, x, layout)
-    if requires_grad:
-        if x.sig.dtype.kind not in "fc":
-            raise RuntimeError("Only Tensors of floating point and complex dtype can require "
-                               "gradients")
-        x.node = LEAF
-    if modes.inference:
-        x.mem.version = INFERENCE
-    return x
-
-
-def to_layout(name: str, x: Tensor, layout) -> Tensor:
-    if not isinstance(layout, fm.layout):
-        raise TypeError(f"{name}(): argument 'layout' must be torch.layout, not "
-                        f"{type(layout).__name__}")
-    if layout not in layouts:
-        raise RuntimeError(f"{name}: layout {layout} is not available for new tensors")
-    return layouts[layout](x)
-
-
-def place_in(name: str, out: Tensor, x: Tensor, dtype) -> Tensor:
-    """What was made, written into `out=`."""
-    if dtype is not None and as_dtype(name, dtype) is not out.sig.dtype:
-        raise RuntimeError(f"{name}: dtype {dtype} does not match dtype of out parameter "
-                           f"({out.sig.dtype})")
-    return inplace.write_out(name, x, (), out)
-
-
-def out_dtype(name: str, dtype, out, otherwise=None):
-    """The dtype to compute in: the one asked for, that of `out`, or a default."""
-    if dtype is not None:
-        return as_dtype(name, dtype)
-    return out.sig.dtype if out is not None else otherwise or dt.default_float()
-
-
-# -- one value -----------------------------------------------------------------------------------
-
 
 #: (sizes as given, dtype, device) -> signature, for calls without other options
 _known: dict = {}
@@ -149,7 +58,7 @@ def _plain(name: str, value):
     def general(size, out, dtype, layout, device, pin_memory, requires_grad, memory_format, named):
         if memory_format is not None and value is not None:
             raise TypeError(f"{name}() got an unexpected keyword argument 'memory_format'")
-        shape = sizes(name, _given_size(name, size, named))
+        shape = sizes(name, given_size(name, size, named))
         strides = None if memory_format is None else fm.strides_of(shape, memory_format)
         sig = signature(out_dtype(name, dtype, out), shape, strides, resolve(device))
         if out is not None:
@@ -204,19 +113,6 @@ def remember(size: tuple, sig, device) -> None:
         _known.clear()
     with contextlib.suppress(TypeError):  # a list of sizes cannot be looked up
         _known[size, sig.dtype, device] = sig
-
-
-def _given_size(name: str, size: tuple, named: dict) -> tuple:
-    """Sizes as positional arguments or as `size=`."""
-    if "size" in named:
-        size = (named.pop("size"),)
-    elif not size:
-        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
-    elif len(size) > 1 and isinstance(size[0], (tuple, list)):
-        raise TypeError(f"{name}() takes 1 positional argument but {len(size)} were given")
-    if named:
-        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
-    return size
 
 
 def _of_one_value(shape, dtype, value) -> Tensor:
@@ -309,7 +205,7 @@ def full(size, fill_value, *, out=None, dtype=None, layout=None, device=None, pi
     return same_every_time(finish("full", x, layout, pin_memory, requires_grad))
 
 
-_FLOATING = frozenset((dt.float32, dt.float64))
+FLOATING = frozenset((dt.float32, dt.float64))
 
 
 def _full_again(size, value, dtype, device, requires_grad):
@@ -321,45 +217,9 @@ def _full_again(size, value, dtype, device, requires_grad):
         sig = _known[(size,), dtype or dt._Default.value, device]
     except (KeyError, TypeError):
         return None
-    if sig.dtype not in _FLOATING or not _all_ints((size,)):
+    if sig.dtype not in FLOATING or not _all_ints((size,)):
         return None
     return new_of(sig, value, requires_grad=requires_grad)
-
-
-def number(value):
-    """A Python number from a number, a numpy scalar or a tensor of one element."""
-    if type(value) in (int, float, bool, complex):
-        return value
-    if isinstance(value, (Tensor, np.generic, np.ndarray)):
-        return value.item()
-    return value
-
-
-#: what torch calls each dtype in messages about conversion
-C_NAMES = {dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
-           dt.int64: "int64_t", dt.float32: "float", dt.float64: "double", dt.bool_: "bool",
-           dt.uint16: "uint16_t", dt.uint32: "uint32_t", dt.uint64: "uint64_t",
-           dt.float16: "at::Half", dt.bfloat16: "at::BFloat16"}
-
-
-def check_fits(value, dtype: dt.dtype) -> None:
-    """A number that a dtype cannot hold is refused; negative ones wrap into unsigned dtypes."""
-    kind = dtype.kind
-    if kind == "b" or kind == "c":
-        return
-    if isinstance(value, complex):
-        fits = value.imag == 0
-    elif kind == "f":
-        limit = dt.finfo(dtype).max
-        fits = not isinstance(value, float) or value != value or abs(value) in (
-            float("inf"),) or abs(value) <= limit
-    else:
-        info = dt.iinfo(dtype)
-        low = -info.max if kind == "u" else info.min
-        fits = value == value and low <= value <= info.max
-    if not fits:
-        raise RuntimeError(f"value cannot be converted to type {C_NAMES.get(dtype, dtype.name)} "
-                           "without overflow")
 
 
 def eye(n, m=None, *, out=None, dtype=None, layout=None, device=None, pin_memory=False,
@@ -385,7 +245,7 @@ forget_plans.append(_eyes.clear)
 
 def _first_eye(rows, columns, out, dtype, layout, device, pin_memory, requires_grad) -> Tensor:
     n, m = rows, rows if columns is None else columns
-    n, m = _one_size("eye", 0, n), _one_size("eye", 1, m)
+    n, m = one_size("eye", 0, n), one_size("eye", 1, m)
     for name, size in (("n", n), ("m", m)):
         if size < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
@@ -464,161 +324,6 @@ def moved(x: Tensor, where) -> Tensor:
     if where is META:
         return raw_empty(signature(x.sig.dtype, x.sig.shape, x.sig.strides, META))
     raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-
-
-# -- like another tensor -------------------------------------------------------------------------
-
-
-def like_signature(name: str, x, dtype, device, memory_format):
-    """The signature of a new tensor like x, except for what is told."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not "
-                        f"{type(x).__name__}")
-    sig = x.sig
-    kind = sig.dtype if dtype is None else as_dtype(name, dtype)
-    if memory_format is None and sig.contiguous and (
-            device is None or (sig.device is CPU and is_here(device))):
-        return sig if sig.tag is None and kind is sig.dtype else signature(
-            kind, sig.shape, None, sig.device)
-    where = sig.device if device is None else resolve(device)
-    strides = fm.strides_of(sig.shape, memory_format or fm.preserve_format, sig.strides)
-    return signature(kind, sig.shape, strides, where)
-
-
-def in_trace(name: str, run, args, kwargs):
-    """(result,) of a draw that is part of a compiled call, else None."""
-    if onlookers:
-        notice()
-    given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
-    return tracers[-1].factory(named(name, run), args, given)
-
-
-def in_words(name: str, run, args, kwargs):
-    """(result,) of a call that an argument answers which is no plain tensor, else None."""
-    given = {k: v for k, v in kwargs.items() if v is not None and v is not False}
-    return intercepted(named(name, run), args, given)
-
-
-def drawing(draw):
-    """A function that draws numbers, as part of a compiled call where it is in one."""
-    name = draw.__name__
-
-    @functools.wraps(draw)
-    def drawn(*args, **kwargs):
-        if tracers:
-            found = in_trace(name, drawn, args, kwargs)
-            if found is not None:
-                return found[0]
-        try:
-            return draw(*args, **kwargs)
-        except TypeError:  # what is no tensor may answer for itself
-            found = intercepted(named(name, drawn), args, kwargs)
-            if found is None:
-                raise
-            return found[0]
-
-    return drawn
-
-
-def _like(name: str, value):
-    """zeros_like, ones_like and empty_like."""
-
-    def create(input, *, dtype=None, layout=None, device=None, pin_memory=False,
-               requires_grad=False, memory_format=None):
-        if type(input) is not Tensor:
-            found = in_words(name, create, (input,), {
-                "dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format,
-                "requires_grad": requires_grad})
-            if found is not None:
-                return found[0]
-        sig = like_signature(name, input, dtype, device, memory_format)
-        x = new_of(sig, value, layout, pin_memory, requires_grad)
-        if layout is None and not pin_memory and not requires_grad and not modes.inference:
-            return x if not tracers else same_every_time(x)
-        return same_every_time(finish(name, x, layout, pin_memory, requires_grad))
-
-    create.__name__ = create.__qualname__ = name
-    create.__doc__ = f"A new tensor like `input`: same shape, dtype, device and order ({name})."
-    return create
-
-
-zeros_like = _like("zeros_like", 0)
-ones_like = _like("ones_like", 1)
-empty_like = _like("empty_like", None)
-
-
-def full_like(input, fill_value, *, dtype=None, layout=None, device=None, pin_memory=False,
-              requires_grad=False, memory_format=None):
-    """A new tensor of one value, like `input` otherwise."""
-    if not isinstance(input, Tensor):
-        found = in_words("full_like", full_like, (input, fill_value), {
-            "dtype": dtype, "layout": layout, "device": device, "memory_format": memory_format,
-            "requires_grad": requires_grad})
-        if found is not None:
-            return found[0]
-    sig = like_signature("full_like", input, dtype, device, memory_format)
-    value = number(fill_value)
-    if type(value) is not float or sig.dtype not in _FLOATING or not abs(value) < 3e38:
-        check_fits(value, sig.dtype)
-    x = new_of(sig, value, layout, pin_memory, requires_grad)
-    if layout is None and not (pin_memory or requires_grad or modes.inference):
-        return x if not tracers else same_every_time(x)
-    return same_every_time(finish("full_like", x, layout, pin_memory, requires_grad))
-
-
-# -- methods -------------------------------------------------------------------------------------
-
-
-def _new(name: str, value):
-    """new_zeros, new_ones and new_empty."""
-
-    def create(self, *size, dtype=None, device=None, requires_grad=False, layout=None,
-               pin_memory=False, **named):
-        shape = sizes(name, _given_size(name, size, named))
-        kind = self.sig.dtype if dtype is None else as_dtype(name, dtype)
-        where = self.sig.device if device is None else resolve(device)
-        x = new_of(signature(kind, shape, None, where), value, layout, pin_memory, requires_grad)
-        return same_every_time(finish(name, x, layout, pin_memory, requires_grad))
-
-    create.__name__ = create.__qualname__ = name
-    create.__doc__ = f"{name}: a new tensor of this tensor's dtype and device."
-    return create
-
-
-def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False, layout=None,
-             pin_memory=False):
-    """A new tensor of one value, of this tensor's dtype and device."""
-    return full(size, fill_value, dtype=dtype or self.sig.dtype, device=device or self.sig.device,
-                requires_grad=requires_grad, layout=layout, pin_memory=pin_memory)
-
-
-def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False, layout=None,
-               pin_memory=False):
-    """A new tensor holding a copy of data, of this tensor's dtype and device."""
-    kind = self.sig.dtype if dtype is None else as_dtype("new_tensor", dtype)
-    where = self.sig.device if device is None else resolve(device)
-    x = moved(convert.from_data(data, kind, where), where)
-    return finish("new_tensor", x, layout, pin_memory, requires_grad)
-
-
-def new_empty_strided(self, size, stride, *, dtype=None, layout=None, device=None,
-                      pin_memory=False, requires_grad=False):
-    """A new tensor of these strides, of this tensor's dtype and device."""
-    return empty_strided(size, stride, dtype=dtype or self.sig.dtype, layout=layout,
-                         device=device or self.sig.device, pin_memory=pin_memory,
-                         requires_grad=requires_grad)
-
-
-METHODS = {
-    "new_zeros": _new("new_zeros", 0), "new_ones": _new("new_ones", 1),
-    "new_empty": _new("new_empty", None), "new_full": new_full, "new_tensor": new_tensor,
-    "new_empty_strided": new_empty_strided,
-}
-
-
-def install() -> None:
-    for name, method in METHODS.items():
-        setattr(Tensor, name, method)
 
 
 engine.moved = moved

@@ -6,7 +6,8 @@ from __future__ import annotations
 from ..core import formats as fm
 from ..core import shape as sh
 from ..ops.declare import Op
-from .eager import PLAIN, new_table, tracers
+from .eager import new_table
+from .interception import PLAIN, tracers
 from .movement import flipped, rolled
 from .tensor import Tensor
 from .views import parts

@@ -11,16 +11,19 @@ from __future__ import annotations
 from ..core.device import CPU
 from ..devices.cpu.bounds import within
 from ..ops.declare import Op
+from ..ops.refusal import check_element
 from . import selection
 from .access import ASKED
+from .assignment import placed_again
 from .create import filled
-from .eager import PLAIN, changed, check_writable, engine, new_table, tracers
+from .eager import engine, new_table
 from .fresh import empty
-from .indexing import placed_again
+from .interception import PLAIN, tracers
 from .modes import modes
 from .storage import checkers
 from .tensor import Signature, Tensor, make, signature
 from .views import recorded
+from .writing import changed, check_writable
 
 _NUMBERS = frozenset((int, float, bool))
 
@@ -51,6 +54,8 @@ def _in_place(frame_of, combine: str | None):
             if not check(index.ptr, count, 0, high) or index.mem is x.mem:
                 return otherwise(*args)
             if given is not None:
+                if given.dtype.kind in "iu":
+                    check_element(source, given.dtype)
                 source = filled(empty(given), source)
             elif source.mem is x.mem:
                 return otherwise(*args)

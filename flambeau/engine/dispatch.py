@@ -33,9 +33,10 @@ from . import (
     systems,
 )
 from .called import called_front
-from .eager import PLAIN, engine, intercepted, plug_pointwise, tracers
+from .eager import engine, plug_pointwise
 from .formula import NUMPY_NAMES, SYNONYMS, bind, record
 from .indexed import indexed_front
+from .interception import PLAIN, intercepted, tracers
 from .keeping import keeping_front
 from .library import library_front
 from .modes import modes
@@ -88,7 +89,7 @@ def composite_front(op: Composite):
                 followed = tracers[-1].follow(op, args, kwargs, modes.grad)
                 if followed is not None:
                     return followed
-            for a in args:
+            for a in (*args, *kwargs.values()) if kwargs else args:
                 kind = type(a)
                 if kind is Tensor:
                     if a.sig.tag is None:

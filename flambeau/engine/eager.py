@@ -9,29 +9,21 @@ does not know: a new shape, keywords, `out=`, a subclass, a trace, an error.
 from __future__ import annotations
 
 import functools
-import sys
-from typing import Any
 
-from ..core import dtype as dt
-from ..devices.cpu.remember import TABLES, new_table
+from ..devices.cpu.remember import MOST, forget_all, new_table
 from ..ops.declare import Pointwise, engine
 from . import number_first, way_back
 from . import pointwise as pw
-from .caller import ours
 from .fresh import empty
-from .modes import modes, watchers
+from .interception import PLAIN, intercepted, tracers
+from .modes import modes
 from .node import attach, edge_of, fronts
-from .tensor import LEAF, Signature, Tensor, base_of, forget_plans, make
+from .tensor import Signature, Tensor, forget_plans, make
+from .writing import overlaps
 
 NUMBERS = pw.NUMBERS
 
-def _forget_all() -> None:
-    for table in TABLES:
-        table.clear()
-
-
-forget_plans.append(_forget_all)
-
+forget_plans.append(forget_all)
 
 compile_front = way_back.compile_text
 
@@ -180,7 +172,8 @@ def plain_call(op: Pointwise, args: tuple):
         if op.check is not None:
             op.check(key, {})
         plan = pw.plan(op, key, baked_defaults(op))
-        if not _serves_kin(op, key, plan):
+        if not pw.refits(op, plan[0].dtype, args) and not _serves_kin(op, key, plan) and (
+                len(table) < MOST):
             table[rest[0] if rest else first] = plan
     return execute_pointwise(op, args, plan, {})
 
@@ -230,7 +223,7 @@ def _serves_kin(op: Pointwise, key, plan) -> bool:
             return False
     first, *rest = _kin_slots(op, key)
     table, last = (op.kin_plans.setdefault(first, {}), rest[0]) if rest else (op.kin_plans, first)
-    if last in table:
+    if last in table or len(table) >= MOST:  # of numbers that are part of kernels there is no end
         return False
     packed[4] = next(i for i, k in enumerate(key) if k is out)
     table[last] = plan
@@ -329,7 +322,9 @@ def _planned_call(op: Pointwise, args: tuple, attributes: dict, alike: tuple | N
         if op.check is not None:
             op.check(operands, attributes)
         plan = op.plans[key] = pw.plan(op, operands, keyed)
-    if alike is not None and all([type(v) in _ASKED for v in attributes.values()]) and not any(
+    if op.check is not None and pw.refits(op, plan[0].dtype, args):
+        op.check(tuple([a.sig if isinstance(a, Tensor) else a for a in args]), attributes)
+    elif alike is not None and all([type(v) in _ASKED for v in attributes.values()]) and not any(
             [type(a) is complex for a in args]):
         tensors = tuple([i for i, a in enumerate(args) if isinstance(a, Tensor)])
         names = tuple([name for name, kind in keyed if not isinstance(kind, tuple)])
@@ -426,6 +421,8 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict,
         if op.check is not None:
             op.check(operands, attributes)
         plan = table[key] = pw.plan(op, operands, keyed, target.sig)
+    elif op.check is not None and pw.refits(op, target.sig.dtype, args):
+        op.check(tuple([a.sig if isinstance(a, Tensor) else a for a in args]), attributes)
     _, _, run, last, back = plan[:5]
     if before is not None:
         before(back)
@@ -433,176 +430,3 @@ def pointwise_into(op: Pointwise, target: Tensor, args: tuple, attributes: dict,
         op, args, dict(zip(range(len(numbers)), numbers, strict=True))),
         target.sig.numel if kindred else last)
     return back
-
-
-def overlaps(source: Tensor, target: Tensor) -> bool:
-    """Whether writing to target in some order could change what is still to be read."""
-    if source.mem is not target.mem or (source.ptr == target.ptr and source.sig is target.sig):
-        return False
-    one, other = extent(source), extent(target)
-    return one[0] < other[1] and other[0] < one[1]
-
-
-def extent(x: Tensor) -> tuple[int, int]:
-    """First and last byte a tensor touches."""
-    sig = x.sig
-    reach = sum((n - 1) * s for n, s in zip(sig.shape, sig.strides, strict=True) if n)
-    return x.ptr, x.ptr + (reach + 1) * sig.dtype.itemsize
-
-
-def check_writable(x: Tensor, name: str) -> None:
-    """torch's rules for changing a tensor that is part of a graph."""
-    if tracers:
-        tracers[-1].writes(x, name)
-    if x.__class__.__dict__.get("read_only"):
-        raise RuntimeError(f"{name}: this tensor is read-only")
-    if x.mem.version < 0 and not modes.inference:
-        raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is "
-                           "not allowed. You can make a clone to get a normal tensor before doing "
-                           "inplace update.")
-    if not modes.grad:
-        return
-    base = base_of(x)
-    if x.node is LEAF:
-        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an "
-                           "in-place operation. Change it under no_grad(), or work on a clone().")
-    if base is not None and base.node is LEAF:
-        raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in "
-                           "an in-place operation. Change it under no_grad(), or work on a "
-                           "clone().")
-
-
-def _changed(x: Tensor) -> None:
-    """Count a change of a tensor's bytes, and remember the place in the code that made it.
-
-    Which line that is takes time to find out, and is hardly ever asked: see `_changed_message`.
-    """
-    mem = x.mem
-    mem.version += 1
-    frame = sys._getframe(1)
-    while ours[frame.f_code.co_filename]:
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
-    mem.changed = frame.f_code, frame.f_lasti
-
-
-changed = fronts.change_counter(_changed, ours)
-
-
-# -- other protocols -----------------------------------------------------------------------------
-
-
-#: asked, in order, whether a call is theirs: traces, tensor subclasses, modes
-interceptors: list = []
-
-
-class Named:
-    """What interceptors see of a function that is no op."""
-
-    def __init__(self, name: str, run):
-        self.name, self.run = name, run
-
-    def __eq__(self, other):
-        return isinstance(other, Named) and self.name == other.name
-
-    def __hash__(self):
-        return hash(self.name)
-
-
-@functools.cache
-def named(name: str, run) -> Named:
-    """One and the same for every call: native code tells calls by what they are calls of."""
-    return Named(name, run)
-
-
-#: types of arguments that are known to let every call be
-PLAIN: set[type] = {Tensor, int, float, bool, complex, str, type(None), dt.dtype}
-
-
-#: calls of compiled functions that are under way: asked before all others
-tracers: list = []
-
-#: how often anything was set on a module (the only element): a compiled call may depend on it
-module_changes = [0]
-
-
-#: tensors that factories made in compiled calls and that always hold the same numbers
-constants: list = []
-
-
-_follow = fronts.word("follow")
-_followers: list = []
-
-
-def trace_with(tracer) -> None:
-    """Ask this one before all others, until `trace_no_more`."""
-    tracers.append(tracer)
-    _followers.append(tracer.follow)
-    _follow.value = id(_followers[-1])
-
-
-def trace_no_more(tracer) -> None:
-    at = -1 if tracers[-1] is tracer else tracers.index(tracer)
-    del _followers[at], tracers[at]
-    _follow.value = id(_followers[-1]) if _followers else 0
-
-
-def same_every_time(x: Tensor) -> Tensor:
-    """Say of a new tensor that its numbers follow from Python's: shape, dtype, numbers given."""
-    if tracers and tracers[-1].lazy:
-        tracers[-1].created(x)
-    return x
-
-
-def tracing() -> bool:
-    """Whether a compiled function is at work in this thread."""
-    return bool(tracers) and tracers[-1].traces()
-
-
-def settle(reason: str) -> None:
-    """Before the graph, or what a tensor is, changes: what was asked for so far is computed."""
-    if tracing():
-        tracers[-1].settle(reason)
-
-
-watchers.append(settle)
-
-
-def plainly(work, *args, **kwargs):
-    """Call something that reads and writes memory itself: on real tensors, nothing traced."""
-    if tracing():
-        return tracers[-1].run_plainly(work, *args, **kwargs)
-    return work(*args, **kwargs)
-
-
-def lazily_traced() -> bool:
-    """Whether tensors of this thread may be promises: what looks at the graph needs real ones."""
-    return tracing() and tracers[-1].lazy
-
-
-def follow_nothing(op, args, kwargs, grad) -> None:
-    """What a trace says that knows no path yet."""
-
-
-def intercepted(op: Any, args, kwargs):
-    """A 1-tuple with the result if somebody else answers this call, else None."""
-    if tracers:
-        followed = tracers[-1].follow(op, args, kwargs, modes.grad)
-        if followed is not None:
-            return (followed,)
-        found = tracers[-1](op, args, kwargs)
-        if found is not None:
-            return found
-    if PLAIN.issuperset(map(type, args)) and (
-            not kwargs or PLAIN.issuperset(map(type, kwargs.values()))):
-        return None
-    for ask in interceptors:
-        found = ask(op, args, kwargs)
-        if found is not None:
-            return found
-    return None
-
-
-def default_dtype_of(value) -> dt.dtype:
-    return dt.of_scalar(value)

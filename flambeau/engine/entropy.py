@@ -9,8 +9,9 @@ import math
 from ..core import dtype as dt
 from ..core.device import META
 from ..ops.cross_entropy import averaged, class_dim, dims_of, entropies, likelihoods
-from .eager import PLAIN, new_table
+from .eager import new_table
 from .fresh import empty
+from .interception import PLAIN
 from .keeping import KeepingBack
 from .modes import modes
 from .node import new_node

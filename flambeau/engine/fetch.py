@@ -13,13 +13,15 @@ from ..core import shape as sh
 from ..core.device import CPU
 from ..devices.cpu import borders, taking
 from ..devices.cpu.bounds import within
+from ..devices.cpu.remember import keep
 from ..ops.declare import Op, engine, registry
 from . import pointwise as pw
 from . import selection
-from .eager import NOTHING, PLAIN, new_table, tracers
+from .eager import NOTHING, new_table
 from .formula import FormulaBack, record
 from .fresh import empty
 from .indexed import plan_of
+from .interception import PLAIN, tracers
 from .join import JoinBack, known
 from .modes import modes
 from .node import accumulates, kept_values, new_node
@@ -321,7 +323,7 @@ def _constant_pad(op: Op, otherwise):
             return otherwise(x, pad, value)
         if plan is None:
             result = otherwise(x, pad, value)
-            plans[x.sig, pad, value] = planned(x, pad, value) or False
+            keep(plans, (x.sig, pad, value), planned(x, pad, value) or False)
             return result
         if plan is False or Tensor not in PLAIN:
             return otherwise(x, pad, value)

@@ -14,9 +14,10 @@ from ..devices.cpu.fourier_plan import Plan, fourier_plan, has_code
 from ..devices.cpu.routines import NATIVE
 from ..ops.declare import Op, registry
 from .convolve import plain_values
-from .eager import PLAIN, new_table, tracers
+from .eager import new_table
 from .formula import record
 from .fresh import empty
+from .interception import PLAIN, tracers
 from .modes import modes
 from .tensor import Signature, Tensor, signature
 

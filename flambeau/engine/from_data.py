@@ -10,10 +10,12 @@ from ..core.device import CPU, is_here, resolve
 from ..core.lazily import np
 from ..devices.cpu.routines import data_reader
 from . import convert, inplace
-from .create import as_dtype, filled, finish, moved
-from .eager import engine, same_every_time, tracers
+from .create import filled, moved
+from .eager import engine
 from .fresh import empty as raw_empty
+from .interception import same_every_time, tracers
 from .modes import modes
+from .options import as_dtype, finish
 from .storage import adopt
 from .tensor import Tensor, make, signature
 

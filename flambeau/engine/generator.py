@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from threading import get_ident
 from typing import Any
 
 from ..core.config import DEFAULT_SEED
 from ..core.device import CPU, device
 from ..core.lazily import Lazily, np
 from . import convert
-from .eager import plainly, tracers, tracing
+from .interception import plainly, tracers, tracing
+from .onlookers import notice, onlookers
 from .tensor import Tensor
 
 mersenne: Any = Lazily("flambeau.devices.cpu.mersenne")
@@ -122,23 +122,6 @@ def _rebuilt(where: str, seed: int, state) -> Generator:
 
 
 default_generator = Generator()
-
-
-class Onlooker:
-    """Somebody who wants to know whether numbers are drawn in a thread: the one that makes it."""
-
-    def __init__(self) -> None:
-        self.thread, self.saw_one = get_ident(), False
-
-
-#: all of them
-onlookers: list[Onlooker] = []
-
-
-def notice() -> None:
-    """Numbers are drawn, or will be: whoever looks on in this thread is told."""
-    for onlooker in onlookers:
-        onlooker.saw_one |= onlooker.thread == get_ident()
 
 
 def twister_of(generator: Generator | None) -> Any:

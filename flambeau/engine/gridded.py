@@ -12,9 +12,10 @@ from ..core import dtype as dt
 from ..core.device import CPU
 from ..devices.cpu import sampling
 from ..ops.declare import Op, registry
-from .eager import PLAIN, new_table, tracers
+from .eager import new_table
 from .formula import bind, record
 from .fresh import empty
+from .interception import PLAIN, tracers
 from .modes import modes
 from .tensor import Signature, Tensor, signature
 

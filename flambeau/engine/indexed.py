@@ -7,11 +7,13 @@ from ..core import expr as ex
 from ..core.device import META
 from ..core.kernel import Store
 from ..core.numbers import plain
+from ..devices.cpu.remember import keep
 from ..ops.declare import Indexed
 from .access import Part, Program
-from .eager import PLAIN, engine, intercepted, new_table, tracers
+from .eager import engine, new_table
 from .formula import bind
 from .fresh import empty
+from .interception import PLAIN, intercepted, tracers
 from .tensor import Signature, Tensor, signature
 from .views import recorded
 from .way_back import backward_name
@@ -130,7 +132,7 @@ def plan_of(op: Indexed, sig: Signature, bound: dict) -> IndexedPlan:
     key = (op, sig, tuple(bound.values()))
     plan = _indexed_plans.get(key)
     if plan is None:
-        plan = _indexed_plans[key] = IndexedPlan(op, sig, bound)
+        plan = keep(_indexed_plans, key, IndexedPlan(op, sig, bound))
     return plan
 
 
@@ -172,7 +174,7 @@ def indexed_front(op: Indexed):
         out = forward(x, bound)
         plan = plan_of(op, x.sig, bound)
         if not kwargs and x.sig.tag is None and plan.forward is not None and _whole(args[1:]):
-            known[x.sig, *args[1:]] = plan
+            keep(known, (x.sig, *args[1:]), plan)
         return out
 
     def forward(x, bound):

@@ -13,8 +13,8 @@ from ..devices.cpu.routines import NATIVE
 from ..devices.cpu.systems import system
 from ..ops.declare import Op
 from .convolve import plain_values
-from .eager import PLAIN, tracers
 from .fresh import empty
+from .interception import PLAIN, tracers
 from .modes import modes
 from .storage import checkers
 from .tensor import Signature, Tensor, signature

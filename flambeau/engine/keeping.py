@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..ops.declare import Composite
-from .eager import PLAIN, intercepted
 from .formula import FormulaBack, bind
+from .interception import PLAIN, intercepted
 from .modes import modes
 from .node import kept_values, new_node
 from .tensor import LEAF

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..core.device import META
 from ..ops.declare import registry
 from ..ops.norm import normalised
-from .eager import PLAIN, new_table
+from .eager import new_table
 from .fresh import empty
+from .interception import PLAIN
 from .keeping import KeepingBack
 from .modes import modes
 from .node import new_node

@@ -7,8 +7,8 @@ from ..core import formats as fm
 from ..core.device import CPU, resolve
 from ..core.lazily import np
 from . import convert, inplace
-from .create import sizes
 from .fresh import empty as raw_empty
+from .options import sizes
 from .tensor import Size, Tensor, signature
 
 

@@ -12,10 +12,12 @@ from ..core import dtype as dt
 from ..core.device import CPU, META
 from ..core.lazily import np
 from ..devices.cpu import routines
+from ..devices.cpu.remember import keep
 from ..ops.declare import Op
-from .eager import engine, intercepted, new_table, same_place, tracers
+from .eager import engine, new_table, same_place
 from .formula import bind, flat, record, tensors_of, wants_gradient
 from .fresh import empty
+from .interception import intercepted, tracers
 from .modes import modes
 from .storage import adopt
 from .tensor import Signature, Tensor, make, signature
@@ -47,7 +49,8 @@ def library_front(op: Op):
         out = finished(bound, ruled)
         if key is not None and kwargs.keys() <= bound.keys():
             given = {*op.names[:len(args)], *kwargs}
-            known[key] = ruled, {name: bound[name] for name in op.names if name not in given}
+            rest = {name: bound[name] for name in op.names if name not in given}
+            keep(known, key, (ruled, rest))
         return out
 
     def finished(bound: dict, ruled: Ruled):

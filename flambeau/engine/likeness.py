@@ -10,8 +10,9 @@ from ..core.rows import each, row_program
 from ..devices.cpu import likeness
 from ..ops.declare import Op
 from . import rows as runs
-from .eager import PLAIN, new_table, tracers
+from .eager import new_table
 from .fresh import empty
+from .interception import PLAIN, tracers
 from .modes import modes
 from .storage import checkers, readers
 from .tensor import Signature, Tensor, signature

@@ -15,8 +15,10 @@ BOTH = (
 #: methods that are called otherwise than the function
 INSTEAD = {"maximum_": "clamp_min_", "minimum_": "clamp_max_", "maximum": "clamp_min",
            "minimum": "clamp_max"}
-#: what follows the list, by the names torch gives it; all others come last
-FIRST = {"tensor1": 0, "tensors1": 0, "tensor2": 1}
+#: what follows the list, by the names that torch gives it, in the order it has without them
+NAMES = ("tensor1", "tensors1", "tensor2", "other", "exponent", "mat2", "weight", "weights",
+         "value", "scalar", "scalars")
+_NAMED = frozenset(NAMES)
 
 
 def _columns(count: int, operands: list) -> list:
@@ -32,16 +34,33 @@ def _columns(count: int, operands: list) -> list:
     return found
 
 
-def _rows(tensors, operands: tuple, named: dict):
+def _rows(name: str, tensors, operands: list | tuple = ()):
     """The tensors, each with its own operands."""
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError(f"_foreach_{name}(): argument 'self' (position 1) must be tuple of "
+                        f"Tensors, not {type(tensors).__name__}")
     if not len(tensors):
         raise RuntimeError("Tensor list must have at least one tensor.")
-    inner = [named[name] for name in sorted(named, key=lambda name: FIRST.get(name, 2))]
-    return zip(tensors, *_columns(len(tensors), [*operands, *inner]), strict=True)
+    for k, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected Tensor as element {k} in argument 0, but got "
+                            f"{type(x).__name__}")
+    return zip(tensors, *_columns(len(tensors), list(operands)), strict=True)
+
+
+def _in_order(name: str, named: dict) -> list:
+    """Operands that are given by name, as they would follow each other without."""
+    if not _NAMED.issuperset(named):
+        unknown = next(each for each in named if each not in _NAMED)
+        raise TypeError(f"_foreach_{name}() received an invalid combination of arguments: it has "
+                        f"no '{unknown}'")
+    if len(named) == 1:
+        return [*named.values()]
+    return [named[each] for each in NAMES if each in named]
 
 
 def _scaled(method):
-    """x + value * (a * b), of which the value may be missing or a tensor of one for each."""
+    """x + value * (a * b), of which the value may be missing."""
     def call(x, a, b, value=1):
         return method(x, a, b, value=value)
     return call
@@ -50,16 +69,20 @@ def _scaled(method):
 def _in_turn(name: str, call):
     """The function that calls this on every tensor of a list."""
     def each(self, *operands, alpha=None, **named):
+        if named:
+            operands = (*operands, *_in_order(name, named))
         if len(operands) == 3 and isinstance(operands[2], Tensor):  # addcmul: one for each
             operands = (*operands[:2], operands[2].tolist())
-        rows = _rows(self, operands, named)
-        if alpha is not None:
+        rows = _rows(name, self, operands)
+        if alpha is None:
+            found = [call(*row) for row in rows]
+        elif operands and isinstance(operands[0], (list, tuple, Tensor)):
             found = [call(*row, alpha=alpha) for row in rows]
         else:
-            found = [call(*row) for row in rows]
+            raise TypeError(f"_foreach_{name}() received an invalid combination of arguments: "
+                            "alpha is for lists of tensors")
         return found if name.endswith("_") else tuple(found)
 
-    each.__name__ = each.__qualname__ = f"_foreach_{name}"
     each.__doc__ = f"`{name}` of every tensor in a list."
     return each
 
@@ -67,23 +90,23 @@ def _in_turn(name: str, call):
 def _pow(self, exponent):
     """x ** exponent of every tensor, or a number to the power of every tensor."""
     if isinstance(self, (list, tuple)):
-        return tuple([x.pow(e) for x, e in _rows(self, (exponent,), {})])
+        return tuple([x.pow(e) for x, e in _rows("pow", self, (exponent,))])
     return tuple([self ** e for e in exponent])
 
 
 def _norm(self, ord=2, dtype=None):
-    """The norm of every tensor in a list, as one vector each."""
-    return tuple([x.norm(ord, dtype=dtype) for (x,) in _rows(self, (), {})])
+    """The norm of every tensor in a list, each as if it were one vector."""
+    return tuple([x.norm(ord, dtype=dtype) for (x,) in _rows("norm", self)])
 
 
 def _powsum(self, ord=2, dtype=None):
     """The sum of |x| ** ord of every tensor in a list."""
-    return tuple([x.abs().pow(ord).sum(dtype=dtype) for (x,) in _rows(self, (), {})])
+    return tuple([x.abs().pow(ord).sum(dtype=dtype) for (x,) in _rows("powsum", self)])
 
 
 def _copy(self, src, non_blocking=False):
     """Copy every tensor of one list into that of another."""
-    for x, source in _rows(self, (src,), {}):
+    for x, source in _rows("copy_", self, (src,)):
         x.copy_(source, non_blocking)
     return list(self)
 
@@ -91,7 +114,7 @@ def _copy(self, src, non_blocking=False):
 def _clone(self, *, memory_format=None):
     """A copy of every tensor in a list."""
     named = {} if memory_format is None else {"memory_format": memory_format}
-    return tuple([x.clone(**named) for (x,) in _rows(self, (), {})])
+    return tuple([x.clone(**named) for (x,) in _rows("clone", self)])
 
 
 def functions() -> dict:

@@ -9,6 +9,7 @@ from ..core.device import META
 from ..core.lazily import np
 from ..devices.cpu import ramps
 from ..devices.cpu.bounds import within
+from ..devices.cpu.remember import keep
 from . import pointwise as pw
 from .access import extremes
 from .convert import from_data, raw_array
@@ -41,7 +42,7 @@ def rolled(x: Tensor, shift: int, dim: int) -> Tensor:
     sig = x.sig
     plan = _rolls.get((sig, shift, dim))
     if plan is None:
-        plan = _rolls[sig, shift, dim] = _roll_plan(sig, shift, dim)
+        plan = keep(_rolls, (sig, shift, dim), _roll_plan(sig, shift, dim))
     out_sig, parts = plan
     out = empty(out_sig)
     for run, last, source, target, _ in parts:

@@ -6,7 +6,7 @@ from ..core import dtype as dt
 from ..core import formats as fm
 from ..core.device import CPU, resolve
 from ..core.device import device as Device
-from . import create, legacy
+from . import create, legacy, options
 from .eager import engine
 from .tensor import Tensor
 
@@ -61,7 +61,7 @@ def to(self, *args, **kwargs):
         if found is not None:
             return found
     where, kind, copy, form = _read(args, kwargs)
-    kind = self.sig.dtype if kind is None else create.as_dtype("to", kind)
+    kind = self.sig.dtype if kind is None else options.as_dtype("to", kind)
     return moved(self, kind, where, copy, form)
 
 
@@ -144,7 +144,7 @@ def type_(self, dtype=None, non_blocking=False):
         dtype = legacy.LEGACY.get(name, dt.default_float())
     elif isinstance(dtype, legacy.tensortype):
         dtype = dtype.dtype
-    return moved(self, create.as_dtype("type", dtype))
+    return moved(self, options.as_dtype("type", dtype))
 
 
 type_.__name__ = type_.__qualname__ = "type"

@@ -14,9 +14,10 @@ from ..core import shape as sh
 from ..core.device import CPU
 from ..core.lazily import Lazily
 from ..ops.declare import Op
-from .eager import PLAIN, engine, new_table
+from .eager import engine, new_table
 from .formula import bind, record
 from .fresh import empty
+from .interception import PLAIN
 from .modes import modes
 from .results import TYPES, name_of
 from .storage import allocate

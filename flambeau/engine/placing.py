@@ -14,12 +14,14 @@ from ..core.device import CPU
 from ..core.lazily import Lazily
 from ..devices.cpu.bounds import within
 from ..ops.declare import Op, registry
+from ..ops.refusal import check_element
 from . import pointwise as pw
 from . import selection
 from .create import filled
-from .eager import PLAIN, engine, new_table, run_alike, tracers
+from .eager import engine, new_table, run_alike
 from .formula import record
 from .fresh import empty
+from .interception import PLAIN, tracers
 from .masking import covers
 from .modes import modes
 from .storage import checkers
@@ -156,6 +158,8 @@ def _index_fill(op: Op, otherwise):
 
     def run(plan, x, dim, index, value):
         check, count, high, given, code, last, _ = plan
+        if given.dtype.kind in "iu":
+            check_element(value, given.dtype)
         if (modes.grad and x.node is not None) or not check(index.ptr, count, 0, high):
             return None
         out, source = engine.clone(x), filled(empty(given), value)

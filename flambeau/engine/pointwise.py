@@ -247,6 +247,16 @@ class Plan(tuple):
         return f"plan -> {self[0]!r} back {self[4]!r}"
 
 
+def refits(op: Pointwise, target: dt.dtype, args) -> bool:
+    """Whether a float becomes an element of a tensor of integers. It may not fit, so that an op's
+    check is told of each."""
+    return target.kind in "iu" and op.promoted == (0,) and float in map(type, args)
+
+
+#: stands for a plan where the usual way has to be gone
+UNUSUAL = (None,) * 6
+
+
 def dtype_keys(op, operands) -> tuple:
     return tuple(o.dtype if isinstance(o, Signature) else
                  ("=", o) if op.bakes(o) else type(o) for o in operands)

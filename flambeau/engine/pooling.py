@@ -17,9 +17,10 @@ from ..devices.cpu import pool_plan
 from ..devices.cpu.routines import NATIVE
 from ..ops.declare import Op, engine, registry
 from .convolve import is_channels_last, plain_values
-from .eager import PLAIN, new_table, tracers
+from .eager import new_table
 from .formula import FormulaBack, bind, record
 from .fresh import empty
+from .interception import PLAIN, tracers
 from .modes import modes
 from .node import kept_values, new_node
 from .storage import checkers

@@ -21,12 +21,13 @@ from ..devices.cpu.matmul.product import SUMS, Matrix, Product
 from ..ops.declare import Op, engine, registry
 from ..ops.product import product_shape
 from . import affine, native
-from .eager import compile_front, intercepted, new_table, same_place
+from .eager import compile_front, new_table, same_place
 from .fresh import empty
-from .inplace import write_out
+from .interception import intercepted
 from .modes import modes
 from .node import edge_of, fronts, kept_values, new_node
 from .tensor import Signature, Tensor, make, signature
+from .written_out import write_out
 
 #: work up to which a native front runs a product while it holds the GIL: about 0.1 ms
 HELD_WORK = 1 << 18

@@ -14,12 +14,14 @@ from ..core.device import META
 from ..core.lazily import np
 from ..ops.declare import registry
 from . import backward as bw
-from . import convert, inplace
+from . import convert, copying, inplace
 from .caller import warn_caller
-from .eager import changed, engine, lazily_traced, plainly, settle, tracers
+from .eager import engine
+from .interception import intercepted, lazily_traced, plainly, settle, tracers
 from .modes import gradient_watchers, modes
 from .node import Edge, Handle, named
 from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
+from .writing import changed
 
 
 class Printing:
@@ -189,14 +191,14 @@ def backward(x: Tensor, gradient=None, retain_graph=None, create_graph=False, in
 
 def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     """Copy the elements of a tensor, or of what it can be broadcast from, into this one."""
-    if inplace.copy_plainly(x, source):
+    if copying.copy_plainly(x, source):
         changed(x)
         return x
     if tracers and tracers[-1].lazy:
-        found = tracers[-1](inplace.COPY, (x, source), {})
-        if found is not None:
-            return found[0]
-    return inplace.copy_(x, source, non_blocking)
+        found = tracers[-1](copying.COPY, (x, source), {})
+    else:
+        found = None if tracers else intercepted(copying.COPY, (x, source), {})
+    return copying.copy_(x, source, non_blocking) if found is None else found[0]
 
 
 def detach_(x: Tensor) -> Tensor:
@@ -399,7 +401,7 @@ def install() -> None:
         if callable(method) and getattr(method, "__name__", "") == "<lambda>":
             method.__name__ = name
         setattr(Tensor, name, method)
-    inplace.install_copy(copy_)
+    copying.install_copy(copy_)
 
 
 def grad_mode() -> bool:

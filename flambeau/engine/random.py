@@ -11,13 +11,16 @@ from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.device import CPU, META, is_here, resolve
 from ..core.lazily import Lazily, np
-from . import convert, create, inplace
-from .eager import PLAIN, changed, check_writable, engine, tracers
+from . import convert, create, create_like, history, interception, options
+from .eager import engine
 from .fresh import empty
-from .generator import default_generator, notice, onlookers, twister_of
+from .generator import default_generator, twister_of
+from .interception import PLAIN, tracers
 from .modes import modes
 from .node import edge_of, new_node
+from .onlookers import notice, onlookers
 from .tensor import Tensor, forget_plans, make, signature
+from .writing import changed, check_writable
 
 streams: Any = Lazily("flambeau.devices.cpu.random")
 
@@ -71,7 +74,7 @@ def overwrite(x: Tensor, name: str, draw) -> Tensor:
     if modes.grad and x.node is not None:
         node = new_node(Erased(f"{name.rstrip('_').title()}Backward0"), (edge_of(x),), (),
                         (x.sig,))
-        inplace.replace_history(x, node)
+        history.replace_history(x, node)
     return x
 
 
@@ -257,11 +260,11 @@ def new_random(name: str, shape, draw, out, dtype, layout, device, pin_memory, r
         return out
     if strides is None and x.sig.device is CPU:
         create.remember(tuple(shape), x.sig, device)
-    return create.finish(name, fill_with(x, name, draw), layout, pin_memory, requires_grad)
+    return options.finish(name, fill_with(x, name, draw), layout, pin_memory, requires_grad)
 
 
 def float_dtype(name: str, dtype, out) -> dt.dtype:
-    found = create.out_dtype(name, dtype, out)
+    found = options.out_dtype(name, dtype, out)
     if found.kind not in "fc":
         raise NotImplementedError(f'"{name}" not implemented for \'{found}\'')
     return found
@@ -299,7 +302,7 @@ def rand(*size, generator=None, out=None, dtype=None, layout=None, device=None, 
          requires_grad=False, **named):
     """Uniform numbers of [0, 1)."""
     if tracers:
-        found = create.in_trace("rand", rand, size, {
+        found = interception.in_trace("rand", rand, size, {
             "generator": generator, "out": out, "dtype": dtype, "device": device,
             "requires_grad": requires_grad, **named})
         if found is not None:
@@ -311,7 +314,7 @@ def rand(*size, generator=None, out=None, dtype=None, layout=None, device=None, 
             x = empty(sig)
             run(state_of(generator), x.ptr, 0.0, 1.0, sig.numel)
             return x
-    shape = create.sizes("rand", create._given_size("rand", size, named))
+    shape = options.sizes("rand", options.given_size("rand", size, named))
     kind, rng = float_dtype("rand", dtype, out), twister_of(generator)
     return new_random("rand", shape, lambda n, d, at: streams.uniform(rng, n, d, at=at), out, kind,
                       layout, device, pin_memory, requires_grad)
@@ -321,7 +324,7 @@ def randn(*size, generator=None, out=None, dtype=None, layout=None, device=None,
           requires_grad=False, **named):
     """Standard normal numbers."""
     if tracers:
-        found = create.in_trace("randn", randn, size, {
+        found = interception.in_trace("randn", randn, size, {
             "generator": generator, "out": out, "dtype": dtype, "device": device,
             "requires_grad": requires_grad, **named})
         if found is not None:
@@ -333,7 +336,7 @@ def randn(*size, generator=None, out=None, dtype=None, layout=None, device=None,
             x = empty(sig)
             run(state_of(generator), x.ptr, 0.0, 1.0, sig.numel)
             return x
-    shape = create.sizes("randn", create._given_size("randn", size, named))
+    shape = options.sizes("randn", options.given_size("randn", size, named))
     kind, rng = float_dtype("randn", dtype, out), twister_of(generator)
     return new_random("randn", shape, _standard(kind, rng), out, kind, layout, device, pin_memory,
                       requires_grad)
@@ -349,7 +352,7 @@ def randint(*args, generator=None, out=None, dtype=None, layout=None, device=Non
             pin_memory=False, requires_grad=False, **named):
     """Integers of [low, high), low being 0 unless given: randint([low,] high, size)."""
     if tracers:
-        found = create.in_trace("randint", randint, args, {
+        found = interception.in_trace("randint", randint, args, {
             "generator": generator, "out": out, "dtype": dtype, "device": device,
             "requires_grad": requires_grad, **named})
         if found is not None:
@@ -363,7 +366,7 @@ def randint(*args, generator=None, out=None, dtype=None, layout=None, device=Non
             run(state_of(generator), x.ptr, width, low, sig.numel)
             return x
     low, high, shape = _integer_arguments("randint", args, named)
-    kind, rng = create.out_dtype("randint", dtype, out, dt.int64), twister_of(generator)
+    kind, rng = options.out_dtype("randint", dtype, out, dt.int64), twister_of(generator)
     _check_range("randint", low, high, kind)
     if plain and kind.kind == "i" and high - low < 2**28 and 0 not in shape and len(args) > 1:
         if len(_integers) > 1000:
@@ -406,7 +409,7 @@ def _integer_arguments(name: str, args: tuple, named: dict):
                             "(int high, tuple size) or (int low, int high, tuple size)")
         size = given.pop()
     low, high = _bounds(name, given, named)
-    return low, high, create.sizes(name, (size,))
+    return low, high, options.sizes(name, (size,))
 
 
 def _bounds(name: str, given: list, named: dict) -> tuple[int, int]:
@@ -427,7 +430,7 @@ def _bounds(name: str, given: list, named: dict) -> tuple[int, int]:
 
 
 def _integer(name: str, value) -> int:
-    value = create.number(value)
+    value = options.number(value)
     if isinstance(value, float):
         raise TypeError(f"{name}() received an invalid combination of arguments: bounds must be "
                         f"int, not {value}")
@@ -443,7 +446,7 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
              pin_memory=False, requires_grad=False):
     """The integers from 0 to n - 1 in random order."""
     if tracers:
-        found = create.in_trace("randperm", randperm, (n,), {
+        found = interception.in_trace("randperm", randperm, (n,), {
             "generator": generator, "out": out, "dtype": dtype, "device": device,
             "requires_grad": requires_grad})
         if found is not None:
@@ -454,13 +457,13 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
         x = empty(signature(dt.int64, (n,)))
         _shuffle()(state_of(generator), x.ptr, n)
         return x
-    n = create.number(n)
+    n = options.number(n)
     if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
         raise TypeError(f"randperm(): argument 'n' (position 1) must be int, not "
                         f"{type(n).__name__}")
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
-    kind = create.out_dtype("randperm", dtype, out, dt.int64)
+    kind = options.out_dtype("randperm", dtype, out, dt.int64)
     if kind.kind in "bc":
         raise NotImplementedError(f'"randperm" not implemented for \'{kind}\'')
     limit = 2 ** streams.NUMBERS[kind.name].digits if kind.kind == "f" else dt.iinfo(kind).max
@@ -476,16 +479,16 @@ def randperm(n, *, generator=None, out=None, dtype=None, layout=None, device=Non
 
 
 def _random_like(name: str, kinds: str, runs: _Runs, drawing):
-    def create_like(input, *, generator=None, dtype=None, layout=None, device=None,
-                    pin_memory=False, requires_grad=False, memory_format=None):
+    def drawn_like(input, *, generator=None, dtype=None, layout=None, device=None,
+                   pin_memory=False, requires_grad=False, memory_format=None):
         if tracers or not isinstance(input, Tensor):
-            ask = create.in_trace if isinstance(input, Tensor) else create.in_words
-            found = ask(name, create_like, (input,), {
+            ask = interception.in_trace if isinstance(input, Tensor) else interception.in_words
+            found = ask(name, drawn_like, (input,), {
                 "generator": generator, "dtype": dtype, "device": device,
                 "requires_grad": requires_grad, "memory_format": memory_format})
             if found is not None:
                 return found[0]
-        sig = create.like_signature(name, input, dtype, device, memory_format)
+        sig = create_like.like_signature(name, input, dtype, device, memory_format)
         if sig.dtype.kind not in kinds:
             raise NotImplementedError(f'"{name}" not implemented for \'{sig.dtype}\'')
         if sig.contiguous and not (layout or pin_memory or requires_grad or modes.inference):
@@ -498,9 +501,9 @@ def _random_like(name: str, kinds: str, runs: _Runs, drawing):
         return new_random(name, sig.shape, draw, None, sig.dtype, layout, sig.device, pin_memory,
                           requires_grad, sig.strides)
 
-    create_like.__name__ = create_like.__qualname__ = name
-    create_like.__doc__ = f"Random numbers in a new tensor like `input` ({name})."
-    return create_like
+    drawn_like.__name__ = drawn_like.__qualname__ = name
+    drawn_like.__doc__ = f"Random numbers in a new tensor like `input` ({name})."
+    return drawn_like
 
 
 rand_like = _random_like("rand_like", "fc", _uniform,
@@ -509,12 +512,12 @@ randn_like = _random_like("randn_like", "fc", _normal,
                           lambda sig, rng: _standard(sig.dtype, rng, sig.contiguous))
 
 
-@create.drawing
+@interception.drawing
 def randint_like(input, *args, generator=None, dtype=None, layout=None, device=None,
                  pin_memory=False, requires_grad=False, memory_format=None, **named):
     """Integers of [low, high) in a new tensor like `input`: randint_like(input, [low,] high)."""
     low, high = _bounds("randint_like", list(args), named)
-    sig = create.like_signature("randint_like", input, dtype, device, memory_format)
+    sig = create_like.like_signature("randint_like", input, dtype, device, memory_format)
     _check_range("randint_like", low, high, sig.dtype)
     rng = twister_of(generator)
     return new_random("randint_like", sig.shape,
@@ -527,5 +530,5 @@ engine.randn = randn
 
 def install() -> None:
     for name, method in METHODS.items():
-        setattr(Tensor, name, create.drawing(method))
+        setattr(Tensor, name, interception.drawing(method))
 

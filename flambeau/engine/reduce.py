@@ -19,9 +19,10 @@ from ..core.signature import parameters_of
 from ..devices.cpu.compile import ADDRESSES, compile_kernel
 from ..devices.parallel import in_blocks
 from ..ops.declare import Reduction
-from .eager import engine, intercepted, new_table
+from .eager import engine, new_table
 from .formula import back_of, numbered_back, record
 from .fresh import empty
+from .interception import intercepted
 from .layout import SHORT, operands_of, reduction_walk
 from .modes import modes
 from .node import fronts

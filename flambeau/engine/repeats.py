@@ -6,8 +6,10 @@ Only composites are listed here that look at no element before they make that ca
 
 from __future__ import annotations
 
+from ..devices.cpu.remember import keep
 from ..ops.declare import Op
-from .eager import PLAIN, new_table, tracers
+from .eager import new_table
+from .interception import PLAIN, tracers
 from .library import computed, key_of, watched
 from .modes import modes
 from .storage import checkers
@@ -34,7 +36,7 @@ def _repeating(op: Op, otherwise):
                 out = otherwise(*args, **named)
             finally:
                 watched.pop()
-            known[key] = _repeatable(seen, tensors, out)
+            keep(known, key, _repeatable(seen, tensors, out))
             return out
         if not found:
             return otherwise(*args, **named)
@@ -52,6 +54,8 @@ def _repeatable(seen: list, tensors: list[Tensor], out) -> tuple:
     """What to do again; () if there was more than one call, or something before or after it."""
     if len(seen) != 1 or not isinstance(out, Tensor) or seen[0][3] is not out:
         return ()
+    if len({id(t) for t in tensors}) < len(tensors):
+        return ()  # of one that was given twice nobody knows which was meant
     op, bound, ruled, _ = seen[0]
     places, rest = [], {}
     for name, value in bound.items():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ..ops import shape as views
 from ..ops.declare import View
-from .eager import Named, check_writable, engine, tracers
+from .eager import engine
+from .interception import Named, tracers
 from .tensor import LEAF, Tensor, room_of
+from .writing import check_writable
 
 
 def _in_place(op: View):

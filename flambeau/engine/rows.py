@@ -12,6 +12,7 @@ from ..core.kernel import Kernel, Operand, Store
 from ..core.rows import Program, Result, Rows, each, once
 from ..core.rows import kept as kept_once
 from ..devices.cpu.compile import compile_kernel
+from ..devices.cpu.remember import keep
 from ..devices.parallel import in_blocks
 from .eager import engine, new_table
 from .formula import FormulaBack
@@ -45,7 +46,7 @@ def run(program: Program, *tensors, dims: tuple[int, ...], **numbers):
     plan = plans.get(found)
     if plan is None:
         sigs = found[2:2 + len(tensors)]
-        plan = plans[found] = _plan(program, sigs, dims, numbers)
+        plan = keep(plans, found, _plan(program, sigs, dims, numbers))
     results, code, last, count, _ = plan
     if len(results) == 1:
         out = empty(results[0])

@@ -11,7 +11,7 @@ from ..core.lazily import Lazily, np
 from ..devices.cpu import likeness
 from ..ops.declare import registry
 from ..ops.refusal import spoken
-from . import convert, create, inplace
+from . import convert, create_like, interception, options
 from .eager import engine
 from .fresh import empty
 from .generator import twister_of
@@ -20,6 +20,7 @@ from .node import edge_of, kept_values, new_node
 from .random import Erased, bernoulli_, float_dtype, new_random, streams
 from .storage import checkers
 from .tensor import Tensor, make, signature
+from .written_out import write_out
 
 rejection: Any = Lazily("flambeau.devices.cpu.random_rejection")
 slopes: Any = Lazily("flambeau.devices.cpu.gamma_slope")
@@ -30,7 +31,7 @@ def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None,
     """A result whose gradient with respect to its sources is zero."""
     x = convert.copied(values, dtype)
     if out is not None:
-        return inplace.write_out(name, x, sources, out)
+        return write_out(name, x, sources, out)
     tensors = [s for s in sources if isinstance(s, Tensor)]
     if modes.grad and dtype.kind == "f" and any(t.node is not None for t in tensors):
         parents = tuple(edge_of(t) if t.node is not None else None for t in tensors)
@@ -43,7 +44,7 @@ def on_meta(*sources) -> bool:
     return any(isinstance(s, Tensor) and s.sig.device is META for s in sources)
 
 
-@create.drawing
+@interception.drawing
 def normal(mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None, layout=None,
            device=None, pin_memory=False, requires_grad=False):
     """Normal numbers around a mean, a number or a tensor, with a deviation, likewise."""
@@ -59,7 +60,7 @@ def normal(mean=0.0, std=1.0, size=None, *, generator=None, out=None, dtype=None
         if not std >= 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
         kind = float_dtype("normal", dtype, out)
-        shape = create.sizes("normal", (size,))
+        shape = options.sizes("normal", (size,))
         return new_random("normal", shape,
                           lambda n, d, at: streams.normal(rng, n, d, mean, std, True, at), out,
                           kind, layout, device, pin_memory, requires_grad)
@@ -121,7 +122,7 @@ def _normal_around(mean, std, rng, out) -> Tensor:
     return drawn("normal", values.reshape(shape), kind, tensors, out, form)
 
 
-@create.drawing
+@interception.drawing
 def bernoulli(input, p=None, *, generator=None, out=None):
     """1 with the probability that each element gives, or p, else 0."""
     if type(input) is Tensor and p is None and out is None:
@@ -131,7 +132,7 @@ def bernoulli(input, p=None, *, generator=None, out=None):
     _tensor("bernoulli", input)
     rng, kind = twister_of(generator), input.sig.dtype
     if p is not None:
-        x = empty(create.like_signature("bernoulli", input, None, None, None))
+        x = empty(create_like.like_signature("bernoulli", input, None, None, None))
         return bernoulli_(x, p, generator=generator)
     if kind.kind != "f":
         raise NotImplementedError(f'"bernoulli_tensor_cpu_p_" not implemented for \'{kind}\'')
@@ -170,7 +171,7 @@ def _tensor(name: str, x) -> None:
                         f"{type(x).__name__}")
 
 
-@create.drawing
+@interception.drawing
 def poisson(input, generator=None):
     """A Poisson number for each rate."""
     _tensor("poisson", input)
@@ -183,7 +184,7 @@ def poisson(input, generator=None):
     return drawn("poisson", values.reshape(input.sig.shape), kind, (input,))
 
 
-@create.drawing
+@interception.drawing
 def binomial(count, prob, generator=None):
     """A binomial number for each count and probability."""
     for t in (count, prob):
@@ -201,7 +202,7 @@ def binomial(count, prob, generator=None):
 MOST_CATEGORIES = 2**24  # what float32 counts one by one
 
 
-@create.drawing
+@interception.drawing
 def multinomial(input, num_samples, replacement=False, *, generator=None, out=None):
     """Numbers of categories, drawn by weight, for a vector or for each row of weights."""
     _tensor("multinomial", input)
@@ -261,7 +262,7 @@ class GammaBack:
         return [g * standard_gamma_grad(shapes, samples)]
 
 
-@create.drawing
+@interception.drawing
 def standard_gamma(input, generator=None):
     """A gamma number of scale 1 for each shape; the gradient is that of its quantile."""
     _tensor("_standard_gamma", input)

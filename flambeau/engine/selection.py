@@ -17,13 +17,14 @@ from ..core import shape as sh
 from ..core.device import META
 from ..core.kernel import Store
 from .access import Part, Program
-from .eager import changed, check_writable, engine, new_table
+from .eager import engine, new_table
 from .fresh import empty
-from .inplace import replace_history
+from .history import replace_history
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import Signature, Tensor, signature
 from .views import Step, recorded
+from .writing import changed, check_writable
 
 
 class Frame:

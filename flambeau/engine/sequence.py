@@ -15,9 +15,9 @@ from ..core import dtype as dt
 from ..core.device import META, is_here, resolve
 from ..core.lazily import Lazily, np
 from ..devices.cpu import ramps
-from . import convert, create
-from .eager import same_every_time, tracers
+from . import convert, options
 from .fresh import empty
+from .interception import same_every_time, tracers
 from .modes import modes
 from .settings import get_num_threads
 from .tensor import Tensor, signature
@@ -68,11 +68,11 @@ def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device
             return x if not tracers else same_every_time(x)
     start, end = (0, start) if end is None else (start, end)
     if not type(start) is type(end) is type(step) is int:
-        start, end, step = (create.number(v) for v in (start, end, step))
+        start, end, step = (options.number(v) for v in (start, end, step))
     _check_numbers("arange", start, end, step)
     natural = dt.default_float() if any(isinstance(v, float) for v in (start, end, step)) else (
         dt.int64)
-    kind = create.out_dtype("arange", dtype, out, natural)
+    kind = options.out_dtype("arange", dtype, out, natural)
     if kind.kind in "bc":
         raise NotImplementedError(f"\"arange_cpu\" not implemented for '{kind}'")
     n = _count(kind, start, end, step)
@@ -82,8 +82,8 @@ def arange(start, end=None, step=1, *, out=None, dtype=None, layout=None, device
     else:
         x = convert.owned(arange_values(start, step, n, kind), kind)
     if out is not None:
-        return create.place_in("arange", out, x, dtype)
-    return same_every_time(create.finish("arange", x, layout, pin_memory, requires_grad))
+        return options.place_in("arange", out, x, dtype)
+    return same_every_time(options.finish("arange", x, layout, pin_memory, requires_grad))
 
 
 def _stepped(start, end, step, dtype) -> Tensor | None:
@@ -168,9 +168,9 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
           pin_memory=False, requires_grad=False):
     """Numbers from start up to and including end; arange is what torch recommends."""
     start, end = (0, start) if end is None else (start, end)
-    start, end, step = (create.number(v) for v in (start, end, step))
+    start, end, step = (options.number(v) for v in (start, end, step))
     _check_numbers("range", start, end, step)
-    kind = create.out_dtype("range", dtype, out)
+    kind = options.out_dtype("range", dtype, out)
     n = int((float(end) - float(start)) / float(step)) + 1
     if resolve(device) is META:
         x = empty(signature(kind, (n,), None, META))
@@ -180,8 +180,8 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
         values = int(start) + int(step) * at if whole else float(start) + float(step) * at
         x = convert.copied(values.astype(np.float32 if kind is dt.bfloat16 else kind.numpy), kind)
     if out is not None:
-        return create.place_in("range", out, x, dtype)
-    return same_every_time(create.finish("range", x, layout, pin_memory, requires_grad))
+        return options.place_in("range", out, x, dtype)
+    return same_every_time(options.finish("range", x, layout, pin_memory, requires_grad))
 
 
 # -- linspace ------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def _spaced(name, values, start, end, steps, out, dtype, layout, device, pin_mem
         if isinstance(bound, Tensor) and bound.sig.rank:
             raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got "
                                f"{role} with {bound.sig.rank} dimension(s).")
-    start, end = create.number(start), create.number(end)
+    start, end = options.number(start), options.number(end)
     if isinstance(steps, Tensor):
         steps = steps.item()
     if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool):
@@ -231,7 +231,7 @@ def _spaced(name, values, start, end, steps, out, dtype, layout, device, pin_mem
     natural = dt.default_float()
     if isinstance(start, complex) or isinstance(end, complex):
         natural = natural.to_complex()
-    kind = create.out_dtype(name, dtype, out, natural)
+    kind = options.out_dtype(name, dtype, out, natural)
     if natural.kind == "c" and kind.kind != "c":
         raise RuntimeError(f"torch.{name}(): inferred dtype {natural} can't be safely cast to "
                            f"passed dtype {kind}")
@@ -243,8 +243,8 @@ def _spaced(name, values, start, end, steps, out, dtype, layout, device, pin_mem
         with np.errstate(all="ignore"):
             x = convert.owned(values(start, end, int(steps), kind), kind)
     if out is not None:
-        return create.place_in(name, out, x, dtype)
-    return same_every_time(create.finish(name, x, layout, pin_memory, requires_grad))
+        return options.place_in(name, out, x, dtype)
+    return same_every_time(options.finish(name, x, layout, pin_memory, requires_grad))
 
 
 def linspace_values(start, end, steps: int, kind: dt.dtype) -> np.ndarray:

@@ -10,8 +10,8 @@ from ..core import dtype as dt
 from ..core import printing
 from ..core import shape as sh
 from ..devices.cpu import threads
-from . import convert, create, legacy, protocol
-from .eager import Named, intercepted
+from . import convert, legacy, options, protocol
+from .interception import Named, intercepted
 from .modes import modes
 from .tensor import Size, Tensor
 
@@ -104,13 +104,13 @@ def result_type(tensor1, tensor2) -> dt.dtype:
 
 def promote_types(type1, type2) -> dt.dtype:
     """The smallest dtype both convert to."""
-    return dt.promote(create.as_dtype("promote_types", type1),
-                      create.as_dtype("promote_types", type2))
+    return dt.promote(options.as_dtype("promote_types", type1),
+                      options.as_dtype("promote_types", type2))
 
 
 def can_cast(from_, to) -> bool:
     """Whether a result of one dtype may be written into a tensor of another."""
-    return dt.can_cast(create.as_dtype("can_cast", from_), create.as_dtype("can_cast", to))
+    return dt.can_cast(options.as_dtype("can_cast", from_), options.as_dtype("can_cast", to))
 
 
 def broadcast_shapes(*shapes) -> Size:
@@ -133,7 +133,7 @@ def get_default_dtype() -> dt.dtype:
 
 def set_default_dtype(d) -> None:
     """Choose the dtype of new floating point tensors."""
-    dt.set_default_float(create.as_dtype("set_default_dtype", d))
+    dt.set_default_float(options.as_dtype("set_default_dtype", d))
 
 
 def set_default_tensor_type(t) -> None:

@@ -13,11 +13,12 @@ from ..core import formats as fm
 from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
-from . import create, legacy, shared_memory
-from .eager import changed
+from . import convert, create, legacy, options, shared_memory
+from .eager import engine
 from .storage import allocate
 from .tensor import Tensor, base_of, make, offset_of, room_of, signature
 from .views import check_room
+from .writing import changed
 
 _wrappers: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
@@ -164,7 +165,7 @@ class TypedStorage:
             if isinstance(values, int):
                 wrap_storage = UntypedStorage(values * kind.itemsize)
             else:
-                wrap_storage = create.convert.from_data(list(values), kind).untyped_storage()
+                wrap_storage = convert.from_data(list(values), kind).untyped_storage()
         self._storage, self.dtype = wrap_storage, kind
 
     def untyped(self) -> UntypedStorage:
@@ -301,7 +302,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         mem, room = source.untyped().mem, source.nbytes()
         if size is None:
             size, stride = (room // self.sig.dtype.itemsize,), (1,)
-    size = create.sizes("set_", (size,))
+    size = options.sizes("set_", (size,))
     stride = sh.contiguous_strides(size) if stride is None else tuple(stride)
     check_room("set_", self.sig.dtype, size, stride, storage_offset, room)
     _take(self, mem, storage_offset, size, stride, room)
@@ -325,7 +326,7 @@ def resize_(self, *sizes, memory_format=fm.contiguous_format):
     """Another shape in place; elements in memory stay, and memory grows if it must."""
     if self.node is not None:
         raise RuntimeError("cannot resize variables that require grad")
-    shape = create.sizes("resize_", sizes)
+    shape = options.sizes("resize_", sizes)
     if shape == tuple(self.sig.shape):
         return self
     strides = None if memory_format is fm.contiguous_format else fm.strides_of(shape, memory_format)
@@ -365,11 +366,11 @@ def map2_(self, x, y, callable):
 
 
 def _mapped(x: Tensor, function, others) -> Tensor:
-    values = [create.engine.to_array(t.detach()).ravel().tolist() for t in (
+    values = [engine.to_array(t.detach()).ravel().tolist() for t in (
         x, *(o.expand(x.sig.shape) for o in others))]
     found = [function(*row) for row in zip(*values, strict=True)]
-    made = create.convert.from_data(found, x.sig.dtype)
-    create.engine.without_grad(x.copy_, made.reshape(x.sig.shape))
+    made = convert.from_data(found, x.sig.dtype)
+    engine.without_grad(x.copy_, made.reshape(x.sig.shape))
     return x
 
 

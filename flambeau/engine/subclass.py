@@ -11,9 +11,9 @@ import contextlib
 import threading
 
 from ..core.device import device
-from ..core.dtype import dtype
-from . import create, legacy, protocol
-from .eager import PLAIN, interceptors
+from ..core.dtype import default_float, dtype
+from . import legacy, protocol
+from .interception import PLAIN, interceptors
 from .modes import modes
 from .node import edge_of, new_node
 from .tensor import LEAF, Signature, Size, Tensor, keep_room, make, signature
@@ -243,7 +243,7 @@ def make_subclass(cls, data: Tensor, require_grad: bool = False):
 
 def construct(cls, *args, device=None):
     """torch.Tensor(...) and subclasses called alike."""
-    x = legacy.legacy(None, create.dt.default_float(), args, device)
+    x = legacy.legacy(None, default_float(), args, device)
     return x if cls is Tensor else make_subclass(cls, x)
 
 

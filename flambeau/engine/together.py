@@ -31,8 +31,8 @@ from ..devices.cpu.assembly.gather_words import ABSENT, ANY, ITEM, SEARCH, TOO_S
 from ..devices.cpu.foundry import machine_code
 from ..devices.cpu.many import PART, many
 from ..devices.switches import switch
-from .eager import plainly, tracing
 from .front_parts import slot_offset
+from .interception import plainly, tracing
 from .modes import gradient_watchers
 from .tensor import Signature, Tensor
 

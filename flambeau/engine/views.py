@@ -13,11 +13,13 @@ from ..core import formats as fm
 from ..core.device import META
 from ..core.lazily import np
 from ..core.numbers import plain
+from ..devices.cpu.remember import keep
 from ..ops.declare import View
 from . import pointwise as pw
 from .by_place import places
-from .eager import engine, intercepted, new_table
+from .eager import engine, new_table
 from .formula import bind
+from .interception import intercepted
 from .modes import modes
 from .node import Edge, Node, edge_of, fronts, kept_values, new_node, next_sequence
 from .storage import ALIGNMENT, allocate, pool_of
@@ -77,7 +79,7 @@ def view_front(op: View):
             key += (tuple(sorted([(k, _plain(v)) for k, v in kwargs.items()])),)
         plan = plans.get(key)
         if plan is None:
-            plan = plans[key] = view_plan(op, x.sig, _bound(op, x, args, kwargs))
+            plan = keep(plans, key, view_plan(op, x.sig, _bound(op, x, args, kwargs)))
         return take(x, plan)
 
     front.__name__, front.__doc__ = op.name, op.doc

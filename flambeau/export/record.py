@@ -19,9 +19,10 @@ from flambeau.nn.parameter import is_lazy
 from flambeau.nn.utils import rnn
 
 from ..compiler.phantom import plain, traced
-from ..engine import eager, inplace, storage, subclass
+from ..engine import eager, inplace, interception, storage, subclass
+from ..engine.assignment import setitem_op
 from ..engine.create import Named
-from ..engine.indexing import getitem_op, setitem_op
+from ..engine.indexing import getitem_op
 from ..engine.tensor import Tensor
 from ..ops.declare import Composite, registry
 from .graph import Graph, Node, Value, mapped
@@ -220,7 +221,7 @@ class Recorder:
         return self.plainly(work, *args, **kwargs)
 
     lazy = False  # every call is made at once
-    follow = staticmethod(eager.follow_nothing)
+    follow = staticmethod(interception.follow_nothing)
 
     def factory(self, op, args, kwargs) -> None:
         """Tensors that are drawn are constants here."""
@@ -279,12 +280,12 @@ class Recorder:
             setattr(owner, inner, self._recording(name, function))
         inplace.pointwise_inplace = self._pointwise_inplace
         eager.engine.overwrite = self._overwrite
-        eager.trace_with(self)
+        interception.trace_with(self)
         try:
             yield self
         finally:
-            eager.trace_no_more(self)
-            eager.constants.clear()
+            interception.trace_no_more(self)
+            interception.constants.clear()
             for owner, name, function in before:
                 setattr(owner, name, function)
             for x in self._tagged:
@@ -402,4 +403,4 @@ def refusing_reads():
 
 def recording() -> bool:
     """Whether a model is being written down in this thread."""
-    return any(isinstance(t, Recorder) and t.traces() for t in eager.tracers)
+    return any(isinstance(t, Recorder) and t.traces() for t in interception.tracers)

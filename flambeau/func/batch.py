@@ -15,7 +15,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from ..engine.generator import Onlooker, onlookers
+from ..engine.onlookers import Onlooker, onlookers
 from . import rules, tree  # noqa: F401 rules are loaded for their registrations
 from .batched import Unbatched, new_level
 

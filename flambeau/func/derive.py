@@ -14,7 +14,7 @@ import flambeau
 from flambeau import Tensor
 from flambeau.autograd import grad as _gradient
 
-from ..engine.eager import named, tracers
+from ..engine.interception import named, tracers
 from ..engine.node import Edge, edge_of
 from . import tree
 from .batch import vmap

@@ -6,7 +6,7 @@ from ..core import dtype as dt
 from ..core import expr as e
 from ..core.expr import Expr, where
 from .declare import FLOAT, REAL, SAME, composite, engine, pointwise
-from .refusal import accepts, is_signature, no_kernel, some_accepted, spoken, tensors
+from .refusal import accepts, check_element, is_signature, no_kernel, some_accepted, spoken, tensors
 
 # -- sums and products -------------------------------------------------------------------------
 
@@ -368,8 +368,8 @@ def _check_fill(operands, attributes) -> None:
         if value.rank:
             raise RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with "
                                f"{value.rank} dimensions.")
-    elif isinstance(value, complex) and x.dtype.kind != "c":
-        raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
+    else:
+        check_element(value, x.dtype)
 
 
 @pointwise(SAME, promote=(0,), method=False, check=_check_fill)

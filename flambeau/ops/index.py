@@ -9,6 +9,7 @@ from ..core import expr as e
 from ..core import shape as sh
 from .arithmetic import mul
 from .declare import SAME, composite, engine, pointwise
+from .refusal import check_element
 from .shape import expand, reshape, unsqueeze
 
 _WHOLE = (dt.int64, dt.int32)
@@ -256,6 +257,7 @@ def _index_fill(name: str, x, dim, index, value):
         if isinstance(value, complex) and x.sig.dtype.kind != "c":
             raise RuntimeError(f"{name}(): Converting complex Scalar to non-complex type is not "
                                "supported")
+        check_element(value, x.sig.dtype)
         value = engine.full((), value, x.sig.dtype, x.sig.device)
     n = _raised(x).sig.shape[sh.wrap_dim(dim, x.sig.rank, name)]
     chosen, _ = _rows(name, x, dim, index, low=-n)
@@ -383,10 +385,8 @@ def _check_fill(operands, attributes) -> None:
                                f"tensor with {value.rank} dimension(s).")
         if value.dtype.kind == "c" != x.dtype.kind:
             raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
-    elif dt.CATEGORY[dt.of_scalar(value).kind] > dt.CATEGORY[x.dtype.kind] and (
-            x.dtype.kind != "b" and (x.dtype.kind in "f" or isinstance(value, complex)
-                                     or value != value or int(value) != value)):
-        raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
+    else:
+        check_element(value, x.dtype)
 
 
 @pointwise(SAME, promote=(0,), check=_check_fill, backward={"ttt": "MaskedFillBackward1"})

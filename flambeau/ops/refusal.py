@@ -1,5 +1,5 @@
-"""What elementwise ops refuse, in torch's words: dtypes no kernel is defined for, and numbers
-where tensors are wanted.
+"""What elementwise ops refuse, in torch's words: dtypes no kernel is defined for, numbers where
+tensors are wanted, and numbers that a dtype cannot hold.
 """
 
 from __future__ import annotations
@@ -60,3 +60,39 @@ def not_complex(message: str, error: type = RuntimeError):
             if isinstance(o, complex) or (is_signature(o) and o.dtype.kind == "c"):
                 raise error(message)
     return check
+
+
+def check_element(value, dtype: dt.dtype) -> None:
+    """A number that becomes an element: integers wrap, others are refused where they do not fit."""
+    if isinstance(value, complex) and dtype.kind != "c":
+        raise RuntimeError(f"value cannot be converted to type {C_NAMES.get(dtype, dtype.name)} "
+                           "without overflow")
+    if isinstance(value, float) and dtype.kind in "iu":
+        check_fits(value, dtype)
+
+
+#: what torch calls each dtype in messages about conversion
+C_NAMES = {dt.uint8: "uint8_t", dt.int8: "int8_t", dt.int16: "int16_t", dt.int32: "int",
+           dt.int64: "int64_t", dt.float32: "float", dt.float64: "double", dt.bool_: "bool",
+           dt.uint16: "uint16_t", dt.uint32: "uint32_t", dt.uint64: "uint64_t",
+           dt.float16: "at::Half", dt.bfloat16: "at::BFloat16"}
+
+
+def check_fits(value, dtype: dt.dtype) -> None:
+    """A number that a dtype cannot hold is refused; negative integers wrap into unsigned ones."""
+    kind = dtype.kind
+    if kind == "b" or kind == "c":
+        return
+    if isinstance(value, complex):
+        fits = value.imag == 0
+    elif kind == "f":
+        limit = dt.finfo(dtype).max
+        fits = not isinstance(value, float) or value != value or abs(value) in (
+            float("inf"),) or abs(value) <= limit
+    else:
+        info = dt.iinfo(dtype)
+        low = -info.max if kind == "u" and not isinstance(value, float) else info.min
+        fits = value == value and low <= value <= info.max
+    if not fits:
+        raise RuntimeError(f"value cannot be converted to type {C_NAMES.get(dtype, dtype.name)} "
+                           "without overflow")

@@ -89,3 +89,26 @@ def test_what_overlaps_is_read_before_it_is_written():
         x = flambeau.arange(5.0)
         x[1:].add_(x[:-1], alpha=2)
         assert x.tolist() == [0.0, 1.0, 4.0, 7.0, 10.0]
+
+
+#: numbers of one type, of which some do not fit, in an order that lets plans be known before
+NUMBERS = (1.0, 0.5, -1.5, float("nan"), float("inf"), 1e30, 16777217.0, 0.5, float("-inf"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "bool", "float32"])
+@pytest.mark.parametrize("call", [
+    "x.fill_(k)", "x.fill_(value=k)", "x.masked_fill_(m, k)", "x.masked_fill(m, k)",
+    "x.masked_fill_(mask=m, value=k)", "x.__setitem__(0, k)", "x.__setitem__(j, k)",
+    "x.__setitem__(m, k)", "x.index_fill_(0, j, k)", "x.index_fill(0, j, k)"])
+def test_floats_that_do_not_fit_are_refused_each_time(call, dtype):
+    for k in NUMBERS:
+        outcomes = []
+        for lib in (torch, flambeau):
+            x = lib.tensor([1, 0, 3]).to(getattr(lib, dtype))
+            names = {"x": x, "k": k, "m": lib.tensor([True, False, True]), "j": lib.tensor([0, 2])}
+            try:
+                found = eval(call, names)
+                outcomes.append(str((x if found is None else found).tolist()))
+            except RuntimeError as error:
+                outcomes.append(str(error))
+        assert outcomes[0] == outcomes[1], (call, k)

@@ -2,14 +2,14 @@
 
 Plans are found by one key: the tensor's signature, the names of what is given by name, and for each
 argument its signature or its type, and its value where that is part of the kernel or no number.
-What is found says how the kernel is called: see `remember` in inplace.py.
+What is found says how the kernel is called: see `remember` in engine/again.py.
 """
 
 from __future__ import annotations
 
 from ..front_parts import TUPLE, VERSION_AT, WORDS
-from .fragments import find, phis, pointer
-from .words import at, put
+from .fragments import find, operand, pointer, unrecorded
+from .words import at, item, loop, phis, put
 
 #: more arguments than this are left to Python
 _MOST = 8
@@ -52,13 +52,9 @@ first:
   call void @Py_IncRef(ptr %named)
 {put("%key", TUPLE, "%sig", "s")}{put("%key", TUPLE + 8, "%named", "n")}
   br label %head
-head:
-{phis("i64 %k, i1 %loose", "first 0 %xloose", "stored %next %still")}
-  %more = icmp ult i64 %k, %given
-  br i1 %more, label %one, label %looked
-one:
-  %ap = getelementptr ptr, ptr %args, i64 %k
-  %a = load ptr, ptr %ap
+{loop("head", "i64 %k, i1 %loose", "first 0 %xloose", "stored %next %still", "%given", "one",
+      "looked")}
+{item("%a", "%args", "%k")}
 {at("%type", "%a", 8)}
   %numeric = call i1 @is_number(ptr %type)
   br i1 %numeric, label %number, label %other
@@ -69,15 +65,7 @@ other:
   %tensor = call i1 @is_tensor(ptr %a)
   br i1 %tensor, label %operand, label %stored
 operand:
-{at("%asig", "%a", t["sig"])}{at("%anode", "%a", t["node"])}{at("%amem", "%a", t["mem"])}
-{pointer("a", "%a", t)}
-  %aloose = icmp eq ptr %anode, %none
-  %apart = icmp ne ptr %amem, %mem
-  %same_place = icmp eq ptr %araw, %xraw
-  %same_sig = icmp eq ptr %asig, %sig
-  %same = and i1 %same_place, %same_sig
-  %safe = or i1 %apart, %same
-  br i1 %safe, label %stored, label %forget
+{operand("a", t, "stored", "forget")}
 stored:
 {phis("ptr %kind, ptr %value, i1 %free", "number %type %part true", "other %type %a true",
       "operand %asig %none %aloose")}
@@ -108,21 +96,7 @@ met:
   %inferred = icmp slt i64 %version, 0
   br i1 %inferred, label %leave, label %graph
 graph:
-  br i1 %loose, label %root, label %recorded
-root:
-  %of = phi ptr [ %x, %graph ], [ %base, %further ]
-{at("%base", "%of", t["base"])}{at("%bnode", "%of", t["node"])}
-  %is_root = icmp eq ptr %base, null
-  br i1 %is_root, label %rooted, label %further
-further:
-  br label %root
-rooted:
-  %bloose = icmp eq ptr %bnode, %none
-  br i1 %bloose, label %ready, label %recorded
-recorded:
-  %record = call i64 @recording()
-  %off = icmp eq i64 %record, 0
-  br i1 %off, label %ready, label %leave
+{unrecorded("graph", t, "leave")}
 leave:
   call void @Py_DecRef(ptr %plan)
   ret ptr null
@@ -138,28 +112,22 @@ ready:
 {at("%words", "%array", WORDS)}{at("%count", "%model", 16, "i64")}
   %room = alloca ptr, i64 %count
   br label %fill
-fill:
-{phis("i64 %j", "ready 0", "filled %j1")}
-  %lacks = icmp ult i64 %j, %count
-  br i1 %lacks, label %which, label %call
-which:
+{loop("fill", "i64 %j", "ready 0", "filled %j1", "%count", "which", "call")}
   %wp = getelementptr i64, ptr %words, i64 %j
   %w = load i64, ptr %wp
   %constant = icmp slt i64 %w, 0
   br i1 %constant, label %as_planned, label %as_given
 as_planned:
   %items = getelementptr i8, ptr %model, i64 {TUPLE}
-  %ip = getelementptr ptr, ptr %items, i64 %j
-  %item = load ptr, ptr %ip
+{item("%planned", "%items", "%j")}
   br label %filled
 as_given:
   %place = lshr i64 %w, 1
   %before = sub i64 %place, 1
-  %op = getelementptr ptr, ptr %args, i64 %before
   %itself = icmp eq i64 %place, 0
   br i1 %itself, label %chosen, label %beside
 beside:
-  %o = load ptr, ptr %op
+{item("%o", "%args", "%before")}
   br label %chosen
 chosen:
 {phis("ptr %object", "as_given %x", "beside %o")}
@@ -170,7 +138,7 @@ placed:
 {at("%box", "%object", t["ptr"])}
   br label %filled
 filled:
-{phis("ptr %argument", "as_planned %item", "chosen %object", "placed %box")}
+{phis("ptr %argument", "as_planned %planned", "chosen %object", "placed %box")}
   %rp = getelementptr ptr, ptr %room, i64 %j
   store ptr %argument, ptr %rp
   %j1 = add i64 %j, 1

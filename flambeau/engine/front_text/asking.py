@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..front_parts import TUPLE
-from .words import at, put
+from .words import at, item, loop, put
 
 ASKING = f"""; a tuple of so many objects
 define internal ptr @tuple_of(ptr %objects, i64 %n) {{
@@ -11,13 +11,8 @@ entry:
   %tuple = call ptr @PyTuple_New(i64 %n)
   %items = getelementptr i8, ptr %tuple, i64 {TUPLE}
   br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %i.next, %body ]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %done
-body:
-  %from = getelementptr ptr, ptr %objects, i64 %i
-  %item = load ptr, ptr %from
+{loop("head", "i64 %i", "entry 0", "body %i.next", "%n", "body", "done")}
+{item("%item", "%objects", "%i")}
   call void @Py_IncRef(ptr %item)
   %to = getelementptr ptr, ptr %items, i64 %i
   store ptr %item, ptr %to

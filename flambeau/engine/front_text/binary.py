@@ -21,11 +21,10 @@ from .fragments import (
     find,
     keep,
     of_plan_or_kin,
-    phis,
     pointer,
     released,
 )
-from .words import at, put
+from .words import at, phis, put
 
 
 def binary(t: dict, g: dict) -> str:

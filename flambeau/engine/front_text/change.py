@@ -1,6 +1,6 @@
 """Counting a change of a tensor's bytes, and remembering the place in the code that made it.
 
-The place is that of the innermost frame whose file is not the library's: see `changed` in eager.py,
+The place is that of the innermost frame whose file is not the library's: see `changed` in writing.py,
 which is called for files that were not met before.
 """
 

@@ -9,7 +9,7 @@ from ...devices.cpu.bridge import GIL_THRESHOLD
 from ..front_parts import TUPLE, VERSION_AT
 from ..modes import INFERENCE
 from .asking import ASKING
-from .words import answered, at, put
+from .words import answered, at, either, item, loop, put
 
 
 def common(t: dict, n: dict) -> str:
@@ -124,11 +124,7 @@ def _tensors(t: dict) -> str:
     """What is a tensor, and how one is made over a storage."""
     return f"""; whether a type is that of Python's floats or integers
 define internal i1 @is_number(ptr %type) alwaysinline {{
-  %float = load ptr, ptr @g_float
-  %int = load ptr, ptr @g_int
-  %isf = icmp eq ptr %type, %float
-  %isi = icmp eq ptr %type, %int
-  %is = or i1 %isf, %isi
+{either("%is", "%type", "float", "int")}
   ret i1 %is
 }}
 
@@ -278,18 +274,14 @@ define internal void @attach_step(ptr %out, ptr %back, ptr %sigs, ptr %parents, 
 #: tuples of what a step keeps, and of versions
 _KEPT = f"""; a tuple like another, with one item replaced; a new reference
 define internal ptr @kept_like(ptr %model, i64 %where, ptr %item) {{
+entry:
 {at("%n", "%model", 16, "i64")}
   %out = call ptr @PyTuple_New(i64 %n)
   %from = getelementptr i8, ptr %model, i64 {TUPLE}
   %to = getelementptr i8, ptr %out, i64 {TUPLE}
   br label %head
-head:
-  %i = phi i64 [ 0, %0 ], [ %i.next, %body ]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %done
-body:
-  %fp = getelementptr ptr, ptr %from, i64 %i
-  %old = load ptr, ptr %fp
+{loop("head", "i64 %i", "entry 0", "body %i.next", "%n", "body", "done")}
+{item("%old", "%from", "%i")}
   %this = icmp eq i64 %i, %where
   %value = select i1 %this, ptr %item, ptr %old
   call void @Py_IncRef(ptr %value)

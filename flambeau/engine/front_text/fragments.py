@@ -17,7 +17,7 @@ Registers have the same names in all fronts, so a fragment finds what another ha
 from __future__ import annotations
 
 from ..front_parts import TUPLE
-from .words import at, put
+from .words import at, phis, put
 
 #: of a plan
 BACK_AT, PACKED_AT = TUPLE + 8 * 4, TUPLE + 8 * 5
@@ -64,20 +64,6 @@ def released(sig: str, g: dict) -> str:
 """
 
 
-def phis(registers: str, *ways: str) -> str:
-    """What is known where ways meet.
-
-    Registers are given as "type name" in a row; a way is its block, and a value for each of them.
-    """
-    rows = [way.split() for way in ways]
-    lines = []
-    for k, register in enumerate(registers.split(", ")):
-        type_, name = register.split()
-        lines.append(f"  {name} = phi {type_} "
-                     + ", ".join(f"[ {row[1 + k]}, %{row[0]} ]" for row in rows) + "\n")
-    return "".join(lines)
-
-
 def find(found: str, table: str, key: str, onward: str, otherwise: str) -> str:
     """What a table has under a key: it goes on where there is something, and elsewhere if not."""
     return (f"  {found} = call ptr @find(ptr {table}, ptr {key})\n"
@@ -89,6 +75,47 @@ def pointer(name: str, tensor: str, t: dict) -> str:
     """%<name>raw: where the elements of a tensor are."""
     return (f'{at(f"%{name}box", tensor, t["ptr"])}'
             f"  %{name}raw = call ptr @PyLong_AsVoidPtr(ptr %{name}box)\n")
+
+
+def operand(name: str, t: dict, onward: str, otherwise: str) -> str:
+    """A tensor beside the one that is changed: its signature, memory and place, and whether it is loose.
+
+    It goes elsewhere where it may overlap what is changed: in the same memory, and not the same.
+    """
+    return f"""{at(f"%{name}sig", f"%{name}", t["sig"])}{at(f"%{name}node", f"%{name}", t["node"])}
+{at(f"%{name}mem", f"%{name}", t["mem"])}{pointer(name, f"%{name}", t)}
+  %{name}loose = icmp eq ptr %{name}node, %none
+  %other_memory = icmp ne ptr %{name}mem, %mem
+  %same_place = icmp eq ptr %{name}raw, %xraw
+  %same_sig = icmp eq ptr %{name}sig, %sig
+  %same = and i1 %same_place, %same_sig
+  %safe = or i1 %other_memory, %same
+  br i1 %safe, label %{onward}, label %{otherwise}
+"""
+
+
+def unrecorded(block: str, t: dict, otherwise: str) -> str:
+    """Whether no step is to be recorded of a change of x: `%ready` goes on.
+
+    No operand is part of a graph (they are %loose), nor is what x is a view of; or steps are not
+    recorded here. It stands at the end of a block.
+    """
+    return f"""  br i1 %loose, label %root, label %recorded
+root:
+{phis("ptr %of", f"{block} %x", "further %base")}
+{at("%base", "%of", t["base"])}{at("%bnode", "%of", t["node"])}
+  %is_root = icmp eq ptr %base, null
+  br i1 %is_root, label %rooted, label %further
+further:
+  br label %root
+rooted:
+  %bloose = icmp eq ptr %bnode, %none
+  br i1 %bloose, label %ready, label %recorded
+recorded:
+  %record = call i64 @recording()
+  %off = icmp eq i64 %record, 0
+  br i1 %off, label %ready, label %{otherwise}
+"""
 
 
 def decided(refused: str, onward: str) -> str:

@@ -1,15 +1,15 @@
 """Arguments given by name, put where they would stand without: x.flatten(start_dim=1).
 
 Fronts know calls by what stands where, so this is done before they are asked, where the names leave
-no gap and nobody else is to see them: no trace, no mode, no subclass. The seventh word of a context
-is a tuple of the names of all parameters that have a place, interned, the first being the tensor's.
+no gap and nobody else is to see them: no trace, no mode, no argument that may answer by itself. The
+seventh word of a context is a tuple of the names of all parameters that have a place, interned, the
+first being the tensor's.
 """
 
 from __future__ import annotations
 
 from ..front_parts import TUPLE
-from .fragments import phis
-from .words import at
+from .words import at, either, item, loop, phis
 
 #: more arguments than this are left to Python
 _MOST = 8
@@ -41,44 +41,74 @@ in_order:
 
 
 _ORDERED = f"""
-; whether calls on this are nobody else's: a tensor, or a list or tuple that begins with one
-define internal i1 @unseen(ptr %x) {{
+; whether nobody is told of calls: no trace, no mode
+define internal i1 @unwatched() {{
 begin:
   %follow = load ptr, ptr @g_follow
   %untraced = icmp eq ptr %follow, null
-  br i1 %untraced, label %typed, label %no
-typed:
-  %tensor = load ptr, ptr @g_tensor
-{at("%type", "%x", 8)}
-  %exact = icmp eq ptr %type, %tensor
-  br i1 %exact, label %modes, label %several
-several:
-  %lists = load ptr, ptr @g_list
-  %listed = icmp eq ptr %type, %lists
-  %tuples = load ptr, ptr @g_tuple
-  %paired = icmp eq ptr %type, %tuples
-  %either = or i1 %listed, %paired
-  br i1 %either, label %counted, label %no
-counted:
-{at("%size", "%x", 16, "i64")}
-  %some = icmp sgt i64 %size, 0
-  br i1 %some, label %first, label %no
-first:
-{at("%apart", "%x", 24)}
-  %inside = getelementptr i8, ptr %x, i64 {TUPLE}
-  %items = select i1 %listed, ptr %apart, ptr %inside
-  %item = load ptr, ptr %items
-{at("%kind", "%item", 8)}
-  %of_tensors = icmp eq ptr %kind, %tensor
-  br i1 %of_tensors, label %modes, label %no
+  br i1 %untraced, label %modes, label %no
 modes:
   %types = load ptr, ptr @g_plain
   %known = icmp ne ptr %types, null
   br i1 %known, label %asked, label %no
 asked:
+  %tensor = load ptr, ptr @g_tensor
   %in = call i32 @PySet_Contains(ptr %types, ptr %tensor)
   %yes = icmp eq i32 %in, 1
   ret i1 %yes
+no:
+  ret i1 false
+}}
+
+; whether a value lets every call be: see PLAIN in interception.py. Most are tensors and integers.
+define internal i1 @lets_be(ptr %value) {{
+begin:
+{at("%type", "%value", 8)}
+{either("%usual", "%type", "tensor", "int")}
+  br i1 %usual, label %yes, label %unusual
+unusual:
+  %types = load ptr, ptr @g_plain
+  %in = call i32 @PySet_Contains(ptr %types, ptr %type)
+  %failed = icmp slt i32 %in, 0
+  br i1 %failed, label %clear, label %answer
+clear:
+  call void @PyErr_Clear()
+  ret i1 false
+answer:
+  %plain = icmp eq i32 %in, 1
+  ret i1 %plain
+yes:
+  ret i1 true
+}}
+
+; whether a value does, or all of a list or tuple do
+define internal i1 @all_let_be(ptr %value) {{
+begin:
+  %alone = call i1 @lets_be(ptr %value)
+  br i1 %alone, label %yes, label %typed
+typed:
+{at("%type", "%value", 8)}
+{either("%several", "%type", "list", "tuple")}
+  br i1 %several, label %counted, label %no
+counted:
+{at("%size", "%value", 16, "i64")}
+  %inside = getelementptr i8, ptr %value, i64 {TUPLE}
+  br i1 %several.is_a, label %elsewhere, label %ready
+elsewhere:
+{at("%apart", "%value", 24)}
+  br label %ready
+ready:
+{phis("ptr %items", "counted %inside", "elsewhere %apart")}
+  br label %head
+{loop("head", "i64 %k", "ready 0", "next %k1", "%size", "one", "yes")}
+{item("%each", "%items", "%k")}
+  %fine = call i1 @lets_be(ptr %each)
+  br i1 %fine, label %next, label %no
+next:
+  %k1 = add i64 %k, 1
+  br label %head
+yes:
+  ret i1 true
 no:
   ret i1 false
 }}
@@ -88,47 +118,45 @@ define internal i64 @ordered(ptr %ctx, ptr %x, ptr %args, i64 %n, ptr %names, pt
 begin:
 {at("%known", "%ctx", 48)}
   %listed = icmp ne ptr %known, null
-  %free = call i1 @unseen(ptr %x)
-  %may = and i1 %listed, %free
-  br i1 %may, label %counted, label %no
+  br i1 %listed, label %watched, label %no
+watched:
+  %free = call i1 @unwatched()
+  br i1 %free, label %first, label %no
+first:
+  %first_is = call i1 @all_let_be(ptr %x)
+  br i1 %first_is, label %counted, label %no
 counted:
   %given = call i64 @given(i64 %n, ptr %names)
 {at("%size", "%known", 16, "i64")}
   %few = icmp ule i64 %given, {_MOST}
   %fits = icmp ult i64 %given, %size
   %room_for = and i1 %few, %fits
-  br i1 %room_for, label %copy, label %no
-copy:
-  %bytes = mul i64 %n, 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %room, ptr %args, i64 %bytes, i1 false)
+  br i1 %room_for, label %begun, label %no
+begun:
+  %said = getelementptr i8, ptr %names, i64 {TUPLE}
+  %wanted = getelementptr i8, ptr %known, i64 {TUPLE + 8}
   br label %head
-head:
-{phis("i64 %j", "copy %n", "next %j1")}
-  %left = icmp ult i64 %j, %given
-  br i1 %left, label %one, label %done
-one:
-  %ap = getelementptr ptr, ptr %args, i64 %j
-  %a = load ptr, ptr %ap
+{loop("head", "i64 %j", "begun 0", "placed %j1", "%given", "one", "done")}
+{item("%a", "%args", "%j")}
+  %is = call i1 @all_let_be(ptr %a)
+  br i1 %is, label %which, label %no
+which:
+  %by_place = icmp ult i64 %j, %n
+  br i1 %by_place, label %placed, label %by_name
+by_name:
   %nth = sub i64 %j, %n
-  %ns = getelementptr i8, ptr %names, i64 {TUPLE}
-  %np = getelementptr ptr, ptr %ns, i64 %nth
-  %name = load ptr, ptr %np
+{item("%name", "%said", "%nth")}
   br label %search
-search:
-{phis("i64 %k", "one %n", "further %k1")}
-  %within = icmp ult i64 %k, %given
-  br i1 %within, label %compare, label %no
-compare:
-  %ks = getelementptr i8, ptr %known, i64 {TUPLE + 8}
-  %kp = getelementptr ptr, ptr %ks, i64 %k
-  %candidate = load ptr, ptr %kp
+{loop("search", "i64 %k", "by_name %n", "further %k1", "%given", "compare", "no")}
+{item("%candidate", "%wanted", "%k")}
   %same = icmp eq ptr %candidate, %name
-  br i1 %same, label %next, label %further
+  br i1 %same, label %placed, label %further
 further:
   %k1 = add i64 %k, 1
   br label %search
-next:
-  %rp = getelementptr ptr, ptr %room, i64 %k
+placed:
+{phis("i64 %to", "which %j", "compare %k")}
+  %rp = getelementptr ptr, ptr %room, i64 %to
   store ptr %a, ptr %rp
   %j1 = add i64 %j, 1
   br label %head

@@ -10,8 +10,17 @@ from __future__ import annotations
 
 from ..front_parts import VERSION_AT, WORDS
 from . import ALONE, INSTEAD, MANY, VALUED
-from .fragments import LAUNCH, NUMBER, PACKED_AT, find, phis, pointer, released
-from .words import at
+from .fragments import (
+    LAUNCH,
+    NUMBER,
+    PACKED_AT,
+    find,
+    operand,
+    pointer,
+    released,
+    unrecorded,
+)
+from .words import at, phis
 
 
 def place(t: dict, g: dict) -> str:
@@ -96,19 +105,12 @@ second:
   %yok = call i1 @is_tensor(ptr %y)
   br i1 %yok, label %by_sig, label %slow
 by_sig:
-{at("%ysig", "%y", t["sig"])}{at("%ynode", "%y", t["node"])}{at("%ymem", "%y", t["mem"])}
-{pointer("y", "%y", t)}
-{find("%plan2", "%found", "%ysig", "apart", "slow")}
+{operand("y", t, "apart", "slow")}
 apart:
-  %other_memory = icmp ne ptr %mem, %ymem
-  %same_place = icmp eq ptr %xraw, %yraw
-  %same_sig = icmp eq ptr %sig, %ysig
-  %same = and i1 %same_place, %same_sig
-  %safe = or i1 %other_memory, %same
-  br i1 %safe, label %planned, label %slow
+{find("%plan2", "%found", "%ysig", "planned", "slow")}
 planned:
-{phis("ptr %plan, ptr %yn, ptr %sraw",
-      "beside %found %none null", "by_type %plan1 %none null", "apart %plan2 %ynode %yraw")}
+{phis("ptr %plan, i1 %rest_loose, ptr %sraw",
+      "beside %found true null", "by_type %plan1 true null", "apart %plan2 %yloose %yraw")}
 """
 
 
@@ -116,24 +118,8 @@ def _loose(t: dict) -> str:
     """Nothing is part of a graph, not even what x is a view of; or steps are not recorded."""
     return f"""
   %xloose = icmp eq ptr %node, %none
-  %yloose = icmp eq ptr %yn, %none
-  %loose = and i1 %xloose, %yloose
-  br i1 %loose, label %root, label %recorded
-root:
-  %of = phi ptr [ %x, %planned ], [ %base, %further ]
-{at("%base", "%of", t["base"])}{at("%bnode", "%of", t["node"])}
-  %is_root = icmp eq ptr %base, null
-  br i1 %is_root, label %rooted, label %further
-further:
-  br label %root
-rooted:
-  %bloose = icmp eq ptr %bnode, %none
-  br i1 %bloose, label %ready, label %recorded
-recorded:
-  %record = call i64 @recording()
-  %off = icmp eq i64 %record, 0
-  br i1 %off, label %ready, label %slow
-"""
+  %loose = and i1 %xloose, %rest_loose
+{unrecorded("planned", t, "slow")}"""
 
 
 def _ready(t: dict) -> str:

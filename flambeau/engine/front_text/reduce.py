@@ -7,8 +7,8 @@ with those of other shapes.
 from __future__ import annotations
 
 from ..front_parts import TUPLE, WORDS
-from .fragments import PACKED_AT, READY, RESULT, TAKE, WANTED, find, phis, pointer, released
-from .words import at, put
+from .fragments import PACKED_AT, READY, RESULT, TAKE, WANTED, find, pointer, released
+from .words import at, phis, put
 
 
 def reduce(t: dict, g: dict) -> str:
