@@ -27,7 +27,7 @@ def floor(rooms: tuple[str, ...], below: tuple[str, ...]) -> dict[str, tuple[str
 
 
 # The floors of the engine; what is not named is on the highest, "flambeau.engine".
-MEMORY = engine("layout lazy modes results storage")
+MEMORY = engine("layout lazy modes onlookers results storage")
 TENSOR = engine("grad_mode tensor")
 NODE = engine("fresh front_parts front_text native node")
 EAGER = engine(

@@ -9,8 +9,10 @@ from __future__ import annotations
 from ..core import dtype as dt
 from ..core import shape as sh
 from ..core.lazily import np
-from ..ops.declare import registry
+from ..ops.declare import Pointwise, registry
+from . import inplace
 from .coo import (
+    IN_PLACE,
     CooTensor,
     coo,
     dense,
@@ -511,6 +513,10 @@ def call(func, args, kwargs):
     """Answer an op of which an argument is sparse."""
     name = getattr(func, "__name__", str(func))
     found = TABLE.get(name)
+    if found is None and not isinstance(args[0], CooTensor) and name.endswith("_"):
+        op = engine.identity if name == "copy_" else registry.get(IN_PLACE.get(name, name[:-1]))
+        if isinstance(op, Pointwise):
+            return inplace.pointwise_inplace(op, *args, **kwargs)
     if found is None:
         raise NotImplementedError(refusal(name))
     if "other" in kwargs:

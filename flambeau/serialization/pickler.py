@@ -118,7 +118,8 @@ class Pickler(_PurePickler):
 
     def save_global(self, obj, name=None):
         name = name or getattr(obj, "__qualname__", None) or obj.__name__
-        module = _whichmodule(obj, name)
+        # From Python 3.14 on whichmodule would import it, and who says torch may mean us.
+        module = getattr(obj, "__module__", None) or _whichmodule(obj, name)
         if module.partition(".")[0] not in ("flambeau", "torch"):
             super().save_global(obj, name)
             return
