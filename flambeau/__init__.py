@@ -56,6 +56,7 @@ from .engine.grad_mode import (
 from .engine.moves import clone
 from .engine.random import rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .engine.sampling import bernoulli, binomial, multinomial, normal, poisson
+from .engine.sampling import dirichlet_grad as _dirichlet_grad
 from .engine.sampling import standard_gamma as _standard_gamma
 from .engine.sampling import standard_gamma_grad as _standard_gamma_grad
 from .engine.sequence import arange, linspace, logspace, range
