@@ -22,6 +22,7 @@ from .eager import (
     baked_defaults,
     changed,
     check_writable,
+    demand_apart,
     engine,
     lazily_traced,
     new_table,
@@ -43,6 +44,8 @@ def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor
         return x
     name = f"{op.name}_"
     check_writable(x, name)
+    for a in others:
+        demand_apart(a, x)
     args = (x, *others)
     nodes = [a.node if isinstance(a, Tensor) else None for a in args]
     recording = modes.grad and any(n is not None for n in nodes)
@@ -392,6 +395,9 @@ def write_out(name: str, result, args, out):
     if traced and (name in APART_OUT or out.sig.shape != result.sig.shape):
         return plainly(write_out, name, result, args, out)
     _check_out(name, result.sig.dtype, args, out)
+    if not traced:
+        for a in args:
+            demand_apart(a, out)
     if traced and (found := tracers[-1](COPY, (out, result), {})) is not None:
         return found[0]
     if out.sig.shape != result.sig.shape:
@@ -473,6 +479,7 @@ def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
                edge_of(source) if source.node is not None else None)
     if x.sig.device is META or source.sig.device is META:
         return x
+    demand_apart(source, x)
     safe = source if not overlaps(source, x) else engine.clone(source.detach())
     copy_into(x, safe)
     changed(x)
