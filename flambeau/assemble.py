@@ -261,6 +261,7 @@ def install() -> None:
     for name, (target, swapped) in OPERATORS.items():
         if target in registry:
             setattr(Tensor, name, _operator(name, registry[target], swapped))
+    Tensor.__invert__ = _inverted(Tensor.__invert__)
     for name, target in INPLACE_OPERATORS.items():
         if target in registry:
             form = getattr(Tensor, f"{target}_", None)
@@ -309,6 +310,17 @@ def _operator(name: str, op: Op, swapped: bool):
 
     reflected.__name__ = name
     return reflected
+
+
+def _inverted(run):
+    """`~`, which refuses what has no bits as Python's own numbers do."""
+    def __invert__(self):
+        try:
+            return run(self)
+        except NotImplementedError:
+            raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type "
+                            "tensors") from None
+    return __invert__
 
 
 # -- what the engine calls back into ---------------------------------------------------------------

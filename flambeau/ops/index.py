@@ -383,9 +383,7 @@ def _check_fill(operands, attributes) -> None:
                                f"tensor with {value.rank} dimension(s).")
         if value.dtype.kind == "c" != x.dtype.kind:
             raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
-    elif dt.CATEGORY[dt.of_scalar(value).kind] > dt.CATEGORY[x.dtype.kind] and (
-            x.dtype.kind != "b" and (x.dtype.kind in "f" or isinstance(value, complex)
-                                     or value != value or int(value) != value)):
+    elif isinstance(value, complex) and x.dtype.kind not in "bc":
         raise RuntimeError(f"value cannot be converted to type {x.dtype.name} without overflow")
 
 
