@@ -90,7 +90,7 @@ def get_pip_packages() -> tuple[str, str]:
 def get_env_info() -> SystemEnv:
     """Everything, by torch's names; what is about a GPU is not there."""
     bits = sys.maxsize.bit_length() + 1
-    fields = dict.fromkeys(SystemEnv._fields, NONE_HERE)
+    fields: dict[str, str | None] = dict.fromkeys(SystemEnv._fields, NONE_HERE)
     pip, packages = get_pip_packages()
     fields.update(
         torch_version=flambeau.__version__, is_debug_build="False", cuda_compiled_version="None",
