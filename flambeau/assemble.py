@@ -391,6 +391,7 @@ engine.fill_form = lambda x, value: inplace.pointwise_inplace(engine.fill_op, x,
 engine.item = convert.item
 engine.resize = inplace.resized
 engine.copy_into = inplace.copy_into
+engine.demand_apart = inplace.demand_apart
 engine.add = registry["add"].run
 engine.divide = registry["true_divide"].run
 for _name in ("diagonal", "floor_divide", "narrow", "real", "remainder", "select",

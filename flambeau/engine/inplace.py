@@ -423,8 +423,8 @@ COPY = _Copy()
 #: ops that write only into tensors of exactly their result's dtype
 EXACT_OUT = frozenset((
     "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "cummax", "cummin", "gather",
-    "index_select", "kthvalue", "log_softmax", "masked_select", "max", "median", "min", "mode",
-    "nanmedian", "softmax", "sort", "take", "topk"))
+    "index_select", "kthvalue", "log_softmax", "masked_select", "matmul", "max", "median", "min",
+    "mode", "nanmedian", "softmax", "sort", "take", "topk"))
 #: ops whose `out` may not share memory with what they read
 APART_OUT = frozenset((
     "cat", "gather", "index_select", "kthvalue", "masked_select", "stack", "take"))
@@ -469,6 +469,13 @@ def copy_into(target: Tensor, source: Tensor) -> None:
     pointwise_into(engine.identity, target, (source,), {})
 
 
+def _check_fits(target: Signature, source: Signature) -> None:
+    wide = sh.broadcast("copy_", target.shape, source.shape)
+    if tuple(wide) != tuple(target.shape):
+        raise RuntimeError(f"copy_: output with shape {list(target.shape)} doesn't match the "
+                           f"broadcast shape {list(wide)}")
+
+
 def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     """Copy another tensor's elements into x."""
     check_writable(x, "copy_")
@@ -480,6 +487,8 @@ def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     if x.sig.device is META or source.sig.device is META:
         return x
     demand_apart(source, x)
+    if not x.sig.numel:  # nothing is copied, and nothing is refused on the way
+        _check_fits(x.sig, source.sig)
     safe = source if not overlaps(source, x) else engine.clone(source.detach())
     copy_into(x, safe)
     changed(x)

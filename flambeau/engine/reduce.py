@@ -130,6 +130,8 @@ _DIMENSIONS = frozenset((int, tuple, list, type(None)))
 def _whole_dim(op: Reduction, dim):
     """A dimension given as numpy's integer, or as a tensor of one; sequences as they are."""
     if not hasattr(dim, "__index__"):
+        if isinstance(dim, str):
+            raise TypeError(f"{op.said}(): argument 'dim' must be tuple of ints, not str")
         return dim
     try:
         if isinstance(dim, bool):  # most likely meant for keepdim

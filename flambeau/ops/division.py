@@ -22,9 +22,11 @@ def true_divide(g, x, y):
 
 
 @pointwise(SAME, method=False, inplace=False, function_form=False, backward="DivBackward1",
-           check=accepts("div_trunc_cpu", "iuf"), said="div")
+           check=accepts("div_trunc_cpu", "biuf"), said="div")
 def truncated_quotient(x, y):
     """x / y rounded towards zero"""
+    if x.dtype.kind == "b":
+        raise no_kernel("div_trunc_cpu", x.dtype)
     return e.call("truncdiv", x, y) if x.dtype.kind in "iu" else e.call("trunc", x / y)
 
 

@@ -270,6 +270,38 @@ def resized_pictures_keep_their_channels_last(t):
     yield t.nn.functional.interpolate(volume, scale_factor=2).stride()
 
 
+@corner
+def dtypes_without_a_kernel(t):
+    z, b = t.ones(2, 2, dtype=t.complex64), t.ones(2, 2, dtype=t.bool)
+    for work in (lambda: z.softmax(0), lambda: z.log_softmax(-1), lambda: z.max(0),
+                 lambda: z.min(-1), lambda: b.trace(), lambda: z.xlogy(z), lambda: z.copysign(-1),
+                 lambda: t.bucketize(z, t.tensor([0, 1])), lambda: t.ones(2).bincount(),
+                 lambda: b.div(b.long(), rounding_mode="trunc"),
+                 lambda: b.div(b, rounding_mode="trunc"), lambda: b.long().exponential_()):
+        yield kind_of(work)
+    for name in ("det", "svd", "qr", "eigh", "eig", "cholesky", "inv", "slogdet", "lu_factor",
+                 "cond", "pinv"):
+        for dtype in (t.float16, t.int64):
+            yield name, kind_of(lambda name=name, dtype=dtype: type(
+                getattr(t.linalg, name)(t.eye(2, dtype=dtype))).__name__)
+
+
+@corner
+def tensors_without_dimensions_or_elements(t):
+    x, nothing = t.tensor(2.5), t.empty(0, 3)
+    yield kind_of(lambda: x.unique(dim=0)), kind_of(lambda: x.repeat_interleave(2, dim=0))
+    yield x.mT, kind_of(lambda: t.trapezoid(x))
+    yield t.trapezoid(t.tensor([[0, 255, 1]], dtype=t.uint8)), t.trapezoid(t.arange(4.0), dx=0.5)
+    yield kind_of(lambda: nothing.copy_(t.ones(5))), kind_of(lambda: nothing.copy_(t.ones(2, 0, 3)))
+    yield nothing.copy_(t.ones(3)), t.linalg.cond(nothing)
+    yield t.nn.functional.binary_cross_entropy(nothing, nothing)
+    yield kind_of(lambda: t.ones(2).sum("a"))
+    yield kind_of(lambda: t.matmul(t.ones(2, 2).long(), t.ones(2, 2).long(), out=t.empty(0)))
+    half = t.ones(2, 2, dtype=t.float16)
+    yield half.addr(t.ones(2), t.ones(2)).dtype, half.addr(half[0], half[0]).dtype
+    yield kind_of(lambda: (y := t.ones(4)).put_(t.tensor([0]), y[:1]))
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner(name):
