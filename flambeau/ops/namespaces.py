@@ -91,6 +91,7 @@ class KnownOverload:
 
     def __init__(self, packet: Known, name: str):
         self.overloadpacket, self._overloadname = packet, name
+        self.__module__ = packet.__module__
         self.__name__, self.namespace = f"{packet.__name__}.{name}", str(packet).split(".")[0]
 
     through: Callable | None = None  # by whom it is called while modes may listen

@@ -9,6 +9,7 @@ those. Steps back are not told of: they are formulas here, and no calls.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +34,8 @@ RENAMED = {"__getitem__": "index", "__setitem__": "index_put_", "true_divide": "
            "__eq__": "eq", "__pow__": "pow", "__floordiv__": "floor_divide",
            "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
            "__invert__": "bitwise_not"}
+#: files whose functions return the tensor itself where there is nothing to do
+MOVING = ("flambeau.engine.moves", "flambeau.engine.cuts")
 #: methods that end as forms in place do and compute nothing
 NO_OPS = frozenset(("requires_grad_", "detach_", "share_memory_", "apply_", "map_", "map2_",
                     "tensor", "as_tensor", "from_numpy", "__len__", "__repr__", "__format__",
@@ -66,7 +69,9 @@ OVERLOADS: dict[str, Callable[[tuple], str]] = {
     "pow": _of_pow, "sum": _along("dim_IntList"), "mean": _along("dim"), "max": _along("dim"),
     "min": _along("dim"), "any": _along("dim"), "all": _along("dim"),
     "index": lambda args: "Tensor", "split": lambda args: "Tensor", "slice": lambda args: "Tensor",
-    "transpose": lambda args: "int", "select": lambda args: "int", "where": lambda args: "self",
+    "softmax": lambda args: "int", "log_softmax": lambda args: "int",
+    "flatten": lambda args: "using_ints", "transpose": lambda args: "int",
+    "select": lambda args: "int", "where": lambda args: "self",
 }
 
 
@@ -78,7 +83,8 @@ def overload(name: str, args: tuple, kwargs: dict, function: Callable | None = N
     kind = "default" if choose is None else choose((*args, *kwargs.values()))
     known = getattr(packet, kind)
     is_method = bool(args) and isinstance(args[0], Tensor) and hasattr(Tensor, name)
-    if function is None or packet._function is function or is_method:
+    if function is None or packet._function is function or (
+            is_method and len(args) < 3 and "inplace" not in kwargs):
         return known
     return Called(known, function)
 
@@ -181,7 +187,9 @@ def _getitem(input: Tensor, key: Any) -> Any:
         if k is None:
             input = input.unsqueeze(dim)
         elif k != slice(None):
-            input = aten.slice.Tensor(input, dim, k.start, k.stop, k.step or 1)
+            step = () if k.step in (None, 1) else (k.step,)
+            input = aten.slice.Tensor(input, dim, k.start or 0,
+                                      sys.maxsize if k.stop is None else k.stop, *step)
         dim += 1
     return input
 
@@ -209,7 +217,16 @@ def _softmax(name: str) -> Callable:
     return softmax
 
 
-#: ops that have no public name
+def _put(input: Tensor, key: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """An assignment, or an index_put_ where all indices are tensors."""
+    if isinstance(values, Tensor) and isinstance(key, list | tuple) and key and all(
+            isinstance(k, Tensor) for k in key):
+        return input.index_put_(tuple(key), values, accumulate)
+    input[key] = values
+    return input
+
+
+#: ops that have no public name, or another meaning under it
 APART: dict[str, Callable] = {
     "_to_copy": lambda x, *, dtype=None, **rest: (
         x.to(dtype) if dtype not in (None, x.dtype) else x.clone()),
@@ -218,6 +235,7 @@ APART: dict[str, Callable] = {
     "_log_softmax": lambda x, dim, half_to_float: flambeau.log_softmax(x, dim),
     "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)]
              if isinstance(indices, list) else x[indices],
+    "index_put_": _put,
     "slice": lambda x, dim=0, start=None, end=None, step=1: (
         x[(slice(None),) * dim + (slice(start, end, step),)]),
 }
@@ -237,6 +255,11 @@ DECOMPOSED: dict[str, Callable] = {
 }
 
 
+#: those that a mode is told of as the pieces in any case
+FREE = frozenset(("__getitem__", "item", "to", "float", "double", "half", "bfloat16", "bool", "int",
+                  "long"))
+
+
 # -- modes -----------------------------------------------------------------------------------------
 
 
@@ -254,6 +277,8 @@ class TorchDispatchMode:
     aten.mm.default
     aten.add.Tensor
     """
+
+    decomposes = True  # whether it is told of `linear` and others as what torch makes of them
 
     def __init__(self, _dispatch_key: Any = None):
         self._dispatch_key = _dispatch_key
@@ -287,23 +312,34 @@ class _Listener:
         if isinstance(func, KnownOverload):
             return self.mode.__torch_dispatch__(func, types, args, kwargs)
         if isinstance(func, Access):
-            if func.__self__ is _T:
-                with self._on():
-                    return _turned(*args)
-            return func(*args, **kwargs)  # of what is no op
+            seen = ATTRIBUTES.get(id(func.__self__)) if func.__name__ == "__get__" else None
+            if seen is None:
+                return func(*args, **kwargs)  # of what is no op
+            with self._on():
+                return seen(args[0])
         name, original = func.__name__, func.original
-        if name in DECOMPOSED and (isinstance(args[0], Tensor) if args else False):
+        if name in (DECOMPOSED if self.mode.decomposes else FREE) and args and (
+                isinstance(args[0], Tensor)):
             with self._on():
                 found = DECOMPOSED[name](*args, **kwargs)
             if found is not NotImplemented:
                 return found
-        if not _is_op(func):
+        if getattr(original, "__module__", None) in MOVING:
+            found = original(*args, **kwargs)
+            if not isinstance(found, Tensor) or found is args[0]:
+                return found
+        elif not _is_op(func):
             with self._on() if _is_python(original) else contextlib.nullcontext():
                 return original(*args, **kwargs)
         if name.startswith("__r") and name.endswith("__"):
             name, args, original = f"__{name[3:]}", args[::-1], None
         name = RENAMED.get(name, name.strip("_") if name.startswith("__") else name)
         name = PREFIXES.get(func.home, "") + name
+        if func.home == _function_mode.HOME:
+            original = None if hasattr(aten, name) else original
+        elif kwargs:  # what functions for networks have beside the op's arguments
+            kwargs = {k: v for k, v in kwargs.items() if (k, v) != ("inplace", False)
+                      and k != "_stacklevel"}
         return self.mode.__torch_dispatch__(overload(name, args, kwargs, original), types, args,
                                             kwargs)
 
@@ -317,8 +353,18 @@ class _Listener:
             stack.modes = before
 
 
-_T = vars(Tensor)["T"]
-_T = getattr(_T, "original", _T)  # a mode may be on already
+def _attribute(name: str) -> int:
+    value = vars(Tensor)[name]
+    return id(getattr(value, "original", value))  # a mode may be on already
+
+
+#: attributes of tensors that are ops, in terms of such
+ATTRIBUTES: dict[int, Callable] = {
+    _attribute("T"): _turned, _attribute("mT"): lambda x: x.transpose(-2, -1),
+    _attribute("H"): lambda x: x.t().conj(), _attribute("mH"): lambda x: x.adjoint(),
+    _attribute("real"): lambda x: flambeau.real(x), _attribute("imag"): lambda x: flambeau.imag(x),
+    _attribute("data"): lambda x: x.detach(),
+}
 
 
 def _is_op(func: Seen) -> bool:
