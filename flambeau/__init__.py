@@ -53,6 +53,7 @@ from .engine.grad_mode import (
 from .engine.moves import clone
 from .engine.random import rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .engine.sampling import bernoulli, binomial, multinomial, normal, poisson
+from .engine.sampling import dirichlet_grad as _dirichlet_grad
 from .engine.sampling import standard_gamma as _standard_gamma
 from .engine.sampling import standard_gamma_grad as _standard_gamma_grad
 from .engine.sequence import arange, linspace, logspace, range
@@ -135,6 +136,7 @@ has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 _elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vmap": "func",
               "save": "serialization", "load": "serialization",
               "cond": "_higher_order_ops", "while_loop": "_higher_order_ops",
+              "lobpcg": "_lobpcg",
               "get_device_module": "accelerator"}
 __all__ = sorted([*_elsewhere, *(name for name, value in _names.items() if not (
     name.startswith("_") or isinstance(value, type(_lazy))))])

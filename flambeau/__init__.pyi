@@ -2200,6 +2200,12 @@ def expm1_(input: Tensor) -> Tensor:
 def eye(n: _Any, m: _Any = None, *, out: _Any = None, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
 
+def fake_quantize_per_channel_affine(input: Tensor, scale: _Any, zero_point: _Any, axis: _Any, quant_min: _Any, quant_max: _Any, *, out: _Any = None) -> Tensor:
+    """`fake_quantize_per_tensor_affine` with a scale and a zero point for each place along axis."""
+
+def fake_quantize_per_tensor_affine(input: Tensor, scale: _Any, zero_point: _Any, quant_min: _Any, quant_max: _Any, *, out: _Any = None) -> Tensor:
+    """(clamp(round(input / scale) + zero_point, quant_min, quant_max) - zero_point) * scale"""
+
 def feature_alpha_dropout(input: Tensor, p: _Any, train: _Any, *, out: _Any = None) -> Tensor:
     """Whole channels set to SELU's saturation with probability p."""
 
@@ -2716,6 +2722,9 @@ def linspace(start: _Any, end: _Any, steps: _Any, *, out: _Any = None, dtype: _d
 
 def load(f: _Any, map_location: _Any = None, pickle_module: _Any = None, *, weights_only: _Any = None, mmap: _Any = None, **pickle_load_args: _Any) -> _Any:
     """Read what save wrote, here or in torch."""
+
+def lobpcg(A: _Any, k: _Any = None, B: _Any = None, X: _Any = None, n: _Any = None, iK: _Any = None, niter: _Any = None, tol: _Any = None, largest: _Any = None, method: _Any = None, tracker: _Any = None, ortho_iparams: _Any = None, ortho_fparams: _Any = None, ortho_bparams: _Any = None) -> _tuple[Tensor, ...]:
+    """(values, vectors): k extreme eigenpairs of A x = value B x, A and B symmetric, B positive."""
 
 def log(input: Tensor, *, out: _Any = None) -> Tensor:
     """The natural logarithm."""
@@ -4008,6 +4017,8 @@ __all__ = [
     "expm1",
     "expm1_",
     "eye",
+    "fake_quantize_per_channel_affine",
+    "fake_quantize_per_tensor_affine",
     "feature_alpha_dropout",
     "feature_alpha_dropout_",
     "feature_dropout",
@@ -4179,6 +4190,7 @@ __all__ = [
     "lgamma_",
     "linspace",
     "load",
+    "lobpcg",
     "log",
     "log10",
     "log10_",

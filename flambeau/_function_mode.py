@@ -242,6 +242,7 @@ class Names:
                     setattr(owner, name, original)
 
     def _collect(self) -> None:
+        importlib.import_module("flambeau.amp")  # which asks native functions what they are
         stand_ins: dict[int, Seen] = {}
         own: dict[tuple[str, str], Seen] = {}  # a function may be public in several spaces
         for home, space in spaces().items():
@@ -254,7 +255,7 @@ class Names:
         self.rows = [(module, name, value, own.get((home, name), stand_ins[id(value)]))
                      for home, module in _users() for name, value in vars(module).items()
                      if id(value) in stand_ins]
-        self.rows += _of_tensors()
+        self.rows += _of_tensors() + _of_modules(stand_ins)
         self.stand_ins = stand_ins
         self.size = len(sys.modules)
 
@@ -267,6 +268,17 @@ def _users() -> list:
     return [(name, module) for name, module in list(sys.modules.items())
             if name in ("flambeau", "torch")  # which may be us under another name
             or (name.startswith("flambeau.") and not name.startswith(below))]
+
+
+def _of_modules(stand_ins: dict[int, Seen]) -> list[tuple[Any, str, Any, Any]]:
+    """Classes of modules that are told apart by the function they call."""
+    kinds = [kind for name, module in list(sys.modules.items())
+             if name.startswith("flambeau.nn.modules") for kind in vars(module).values()
+             if isinstance(kind, type)]
+    return [(kind, "_function", held, staticmethod(stand_ins[id(held.__func__)]))
+            for kind in dict.fromkeys(kinds)
+            if isinstance(held := vars(kind).get("_function"), staticmethod)
+            and id(held.__func__) in stand_ins]
 
 
 def _of_tensors() -> list[tuple[Any, str, Any, Any]]:

@@ -45,6 +45,7 @@ from .engine import (
     storages,
     subclass,
     together,  # noqa: F401  what optimizers and clipping use
+    writing,
     written_out,
 )
 from .engine.dispatch import plug
@@ -268,6 +269,7 @@ def install() -> None:
     for name, (target, swapped) in OPERATORS.items():
         if target in registry:
             setattr(Tensor, name, _operator(name, registry[target], swapped))
+    Tensor.__invert__ = _inverted(Tensor.__invert__)
     for name, target in INPLACE_OPERATORS.items():
         if target in registry:
             form = getattr(Tensor, f"{target}_", None)
@@ -316,6 +318,17 @@ def _operator(name: str, op: Op, swapped: bool):
 
     reflected.__name__ = name
     return reflected
+
+
+def _inverted(run):
+    """`~`, which refuses what has no bits as Python's own numbers do."""
+    def __invert__(self):
+        try:
+            return run(self)
+        except NotImplementedError:
+            raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type "
+                            "tensors") from None
+    return __invert__
 
 
 # -- what the engine calls back into ---------------------------------------------------------------
@@ -386,6 +399,7 @@ engine.fill_form = lambda x, value: inplace.pointwise_inplace(engine.fill_op, x,
 engine.item = convert.item
 engine.resize = written_out.resized
 engine.copy_into = copying.copy_into
+engine.demand_apart = writing.demand_apart
 engine.add = registry["add"].run
 engine.divide = registry["true_divide"].run
 for _name in ("diagonal", "floor_divide", "narrow", "real", "remainder", "select",

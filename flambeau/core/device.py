@@ -33,6 +33,8 @@ class device:
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: '{type}'")
             index = int(number)
+        elif index is not None and index < 0:
+            raise RuntimeError("Device index must not be negative")
         if name not in KNOWN:
             raise RuntimeError(f"Expected one of {', '.join(KNOWN)} device type at start of device "
                                f"string: {name}")

@@ -29,6 +29,7 @@ from .groups import (
     default_pg_timeout,
     destroy_process_group,
     get_backend,
+    get_default_backend_for_device,
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
@@ -63,7 +64,8 @@ from .work import Work
 
 __all__ = [
     "is_available", "is_initialized", "init_process_group", "destroy_process_group",
-    "get_rank", "get_world_size", "get_backend", "get_node_local_rank",
+    "get_rank", "get_world_size", "get_backend", "get_default_backend_for_device",
+    "get_node_local_rank",
     "new_group", "new_subgroups", "new_subgroups_by_enumeration", "group", "GroupMember",
     "get_process_group_ranks", "get_global_rank", "get_group_rank",
     "barrier", "monitored_barrier", "broadcast", "all_reduce", "all_reduce_coalesced", "reduce",

@@ -34,6 +34,7 @@ class Backend(str):
     XCCL = "xccl"
     known = (GLOO, NCCL, UCC, MPI, XCCL)
     backend_list = [UNDEFINED, *known]
+    default_device_backend_map = {"cpu": GLOO, "cuda": NCCL, "xpu": XCCL, "mps": GLOO}
 
     def __new__(cls, name: str):
         if not isinstance(name, str):
@@ -271,6 +272,14 @@ def is_nccl_available() -> bool:
 
 def is_torchelastic_launched() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The backend that tensors of a device go by."""
+    kind = device.type if hasattr(device, "type") else str(device).partition(":")[0]
+    if kind not in Backend.default_device_backend_map:
+        raise ValueError(f"Default backend not registered for device : {device}")
+    return Backend.default_device_backend_map[kind]
 
 
 def is_backend_available(backend: str) -> bool:

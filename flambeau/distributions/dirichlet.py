@@ -1,23 +1,35 @@
 """The Dirichlet distribution."""
 
 import flambeau
+from flambeau.autograd import Function
+from flambeau.autograd.function import once_differentiable
 
 from . import constraints
 from .exp_family import ExponentialFamily
-from .gamma_sampling import draw_all, standard_gamma
+from .gamma_sampling import draw_all
 
 __all__ = ["Dirichlet"]
 
 
-def shares(concentration):
-    """Gamma samples divided by their sum, differentiable if the concentration is."""
-    info = flambeau.finfo(concentration.dtype)
-    if flambeau.is_grad_enabled() and concentration.requires_grad:
-        parts = standard_gamma(concentration.double())
-    else:
+class _Dirichlet(Function):
+    """Gamma samples divided by their sum; each share moves so that its quantile stays."""
+
+    @staticmethod
+    def forward(ctx, concentration):
+        info = flambeau.finfo(concentration.dtype)
         parts = draw_all(concentration).clamp(min=flambeau.finfo(flambeau.float64).tiny)
-    x = (parts / parts.sum(-1, keepdim=True)).to(concentration.dtype)
-    return x.clamp(min=info.tiny, max=1 - info.eps / 2)
+        x = (parts / parts.sum(-1, keepdim=True)).to(concentration.dtype)
+        x = x.clamp(min=info.tiny, max=1 - info.eps / 2)
+        ctx.save_for_backward(x, concentration)
+        return x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        x, concentration = ctx.saved_tensors
+        total = concentration.sum(-1, True).expand_as(concentration)
+        slope = flambeau._dirichlet_grad(x, concentration, total)
+        return slope * (g - (x * g).sum(-1, True))
 
 
 class Dirichlet(ExponentialFamily):
@@ -53,7 +65,7 @@ class Dirichlet(ExponentialFamily):
         return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
 
     def rsample(self, sample_shape=()):
-        return shares(self.concentration.expand(self._extended_shape(sample_shape)))
+        return _Dirichlet.apply(self.concentration.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value):
         value, a = self._checked(value), self.concentration

@@ -13,7 +13,7 @@ from .modes import modes
 from .node import edge_of, new_node
 from .pointwise import UNUSUAL, plan
 from .tensor import Signature, Tensor
-from .writing import changed, check_writable, overlaps
+from .writing import changed, check_writable, demand_apart, overlaps
 
 
 def copy_into(target: Tensor, source: Tensor) -> None:
@@ -30,6 +30,13 @@ def copy_into(target: Tensor, source: Tensor) -> None:
     pointwise_into(engine.identity, target, (source,), {})
 
 
+def _check_fits(target: Signature, source: Signature) -> None:
+    wide = sh.broadcast("copy_", target.shape, source.shape)
+    if tuple(wide) != tuple(target.shape):
+        raise RuntimeError(f"copy_: output with shape {list(target.shape)} doesn't match the "
+                           f"broadcast shape {list(wide)}")
+
+
 def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
     """Copy another tensor's elements into x."""
     check_writable(x, "copy_")
@@ -40,6 +47,9 @@ def copy_(x: Tensor, source, non_blocking: bool = False) -> Tensor:
                edge_of(source) if source.node is not None else None)
     if x.sig.device is META or source.sig.device is META:
         return x
+    demand_apart(source, x)
+    if not x.sig.numel:  # nothing is copied, and nothing is refused on the way
+        _check_fits(x.sig, source.sig)
     safe = source if not overlaps(source, x) else engine.clone(source.detach())
     copy_into(x, safe)
     changed(x)

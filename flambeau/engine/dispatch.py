@@ -112,6 +112,8 @@ def composite_front(op: Composite):
                 if found is None:
                     raise
                 return front(*found[0], **found[1])
+            except AttributeError as failure:
+                raise _no_tensor(op, args, kwargs, failure) from None
 
         front.__name__ = front.__qualname__ = op.name
         front.__doc__ = op.doc
@@ -152,6 +154,22 @@ def composite_front(op: Composite):
         return front_with_formula
     program, slopes = op.rows
     return row_front(op, program, slopes, front_with_formula)
+
+
+def _no_tensor(op: Composite, args: tuple, kwargs: dict, failure: AttributeError) -> Exception:
+    """What to say where a body asked an argument for what only tensors have."""
+    if isinstance(failure.obj, Tensor):
+        return failure
+    named = {**dict(zip(op.names, args, strict=False)), **kwargs}
+    for position, (name, value) in enumerate(named.items(), 1):
+        if value is failure.obj:
+            return TypeError(f"{op.said}(): argument '{name}' (position {position}) must be "
+                             f"Tensor, not {type(value).__name__}")
+        if isinstance(value, (list, tuple)) and any(v is failure.obj for v in value):
+            place = next(k for k, v in enumerate(value) if v is failure.obj)
+            return TypeError(f"expected Tensor as element {place} in argument {position - 1}, but "
+                             f"got {type(failure.obj).__name__}")
+    return failure
 
 
 def _into_out(op: Composite, args: tuple, kwargs: dict):

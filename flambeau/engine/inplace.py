@@ -18,7 +18,7 @@ from .modes import modes
 from .node import edge_of, new_node
 from .pointwise import UNUSUAL, plan, refits
 from .tensor import LEAF, Tensor, keep_room, make
-from .writing import changed, check_writable, overlaps
+from .writing import changed, check_writable, demand_apart, overlaps
 
 
 def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor:
@@ -27,6 +27,8 @@ def pointwise_inplace(op: Pointwise, x: Tensor, *others, **attributes) -> Tensor
         return x
     name = f"{op.name}_"
     check_writable(x, name)
+    for a in others:
+        demand_apart(a, x)
     args = (x, *others)
     nodes = [a.node if isinstance(a, Tensor) else None for a in args]
     recording = modes.grad and any(n is not None for n in nodes)

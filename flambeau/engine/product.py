@@ -20,6 +20,7 @@ from ..devices.cpu.matmul import front as real
 from ..devices.cpu.matmul.product import SUMS, Matrix, Product
 from ..ops.declare import Op, engine, registry
 from ..ops.product import product_shape
+from ..ops.refusal import no_kernel
 from . import affine, native
 from .eager import compile_front, new_table, same_place
 from .fresh import empty
@@ -177,14 +178,18 @@ def _readable(x: Tensor, left: bool) -> Tensor:
     return x if known else engine.contiguous(x)
 
 
+#: what torch names when it has no code for a dtype, by the ranks of the operands
+_KERNELS = {(1, 1): "dot", (2, 1): "addmv_impl_cpu", (1, 2): "addmv_impl_cpu",
+            (2, 2): "addmm_impl_cpu_"}
+
+
 def slow_product(x: Tensor, w: Tensor) -> Tensor:
     """A product that has no code: of integers, or of complex numbers with odd strides."""
     dtype = x.sig.dtype
     if dtype.name in gemm.LETTERS:
         return bare(_readable(x, True), _readable(w, False))
     if dtype.kind == "b":
-        raise RuntimeError('matmul: "addmm_impl_cpu_" not implemented for \'Bool\'; convert to an '
-                           "integer or floating point dtype first")
+        raise no_kernel(_KERNELS.get((x.sig.rank, w.sig.rank), "bmm"), dtype)
     found = np.matmul(engine.to_array(x), engine.to_array(w))
     return engine.tensor(np.asarray(found), dtype)
 

@@ -193,7 +193,9 @@ def _check_bounds(name: str, low, high, dtype: dt.dtype) -> None:
 
 def exponential_(self, lambd=1, *, generator=None):
     """Fill with exponential numbers of this rate."""
-    _need("exponential_kernel", self, "f")
+    if self.sig.dtype.kind != "f":
+        raise RuntimeError("Exponential distribution is a continuous probability distribution. "
+                           f"dtype must be a floating point but you specified {self.sig.dtype}")
     rng = twister_of(generator)
     return overwrite(self, "exponential_",
                      lambda n, d, at: streams.exponential(rng, n, d, lambd, at))

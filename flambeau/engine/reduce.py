@@ -43,6 +43,8 @@ def reduction_front(op: Reduction):
             dim, keepdim, numbers = _respelled(op, dim, keepdim, named)
         if type(dim) not in _DIMENSIONS:
             dim = _whole_dim(op, dim)
+        if keepdim.__class__ is not bool:
+            keepdim = _truth(op, keepdim)
         try:
             sigs, run, last, count = plans[input.sig, dim, keepdim, dtype][:4]
         except (KeyError, AttributeError, TypeError):
@@ -129,6 +131,8 @@ _DIMENSIONS = frozenset((int, tuple, list, type(None)))
 def _whole_dim(op: Reduction, dim):
     """A dimension given as numpy's integer, or as a tensor of one; sequences as they are."""
     if not hasattr(dim, "__index__"):
+        if isinstance(dim, str):
+            raise TypeError(f"{op.said}(): argument 'dim' must be tuple of ints, not str")
         return dim
     try:
         if isinstance(dim, bool):  # most likely meant for keepdim
@@ -137,6 +141,14 @@ def _whole_dim(op: Reduction, dim):
     except TypeError:
         raise TypeError(f"{op.said}(): argument 'dim' must be tuple of ints, not "
                         f"{type(dim).__name__}") from None
+
+
+def _truth(op: Reduction, keepdim) -> bool:
+    """keepdim, which may be numpy's boolean or a traced value; a number is likely a dimension."""
+    if isinstance(keepdim, (int, float, str, type(None))):
+        raise TypeError(f"{op.said}(): argument 'keepdim' must be bool, not "
+                        f"{type(keepdim).__name__}")
+    return keepdim
 
 
 def _require_tensor(op: Reduction, x) -> None:

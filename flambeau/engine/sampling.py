@@ -24,6 +24,7 @@ from .written_out import write_out
 
 rejection: Any = Lazily("flambeau.devices.cpu.random_rejection")
 slopes: Any = Lazily("flambeau.devices.cpu.gamma_slope")
+share_slopes: Any = Lazily("flambeau.devices.cpu.beta_slope")
 
 
 def drawn(name: str, values: np.ndarray, dtype: dt.dtype, sources, out=None,
@@ -288,6 +289,12 @@ def standard_gamma_grad(input, output):
                                 convert.raw_array(output.detach()))
     return convert.copied(values.reshape(output.sig.shape).astype(output.sig.dtype.numpy),
                           output.sig.dtype)
+
+
+def dirichlet_grad(x, alpha, total):
+    """How shares of Dirichlet samples move with their parameters, out of 1 - x."""
+    values = share_slopes.beta_slope(*(convert.raw_array(v.detach()) for v in (x, alpha, total)))
+    return convert.copied(values.reshape(x.sig.shape).astype(x.sig.dtype.numpy), x.sig.dtype)
 
 
 def install() -> None:

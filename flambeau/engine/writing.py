@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ..core import shape as sh
 from .caller import ours
 from .interception import tracers
 from .modes import modes
@@ -17,6 +18,19 @@ def overlaps(source: Tensor, target: Tensor) -> bool:
         return False
     one, other = extent(source), extent(target)
     return one[0] < other[1] and other[0] < one[1]
+
+
+def demand_apart(source, target: Tensor) -> None:
+    """Refuse to write over a part of what is read, as torch does where it sees it: of tensors that
+    lie in one piece each."""
+    if source.__class__ is Tensor and overlaps(source, target) and (
+            source.sig.numel and target.sig.numel) and all(
+            sh.is_dense(x.sig.shape, x.sig.strides) for x in (source, target)) and (
+            extent(source) != extent(target) or source.sig.strides != target.sig.strides):
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor "
+            "refer to a single memory location. Please clone() the tensor before performing the "
+            "operation.")
 
 
 def extent(x: Tensor) -> tuple[int, int]:

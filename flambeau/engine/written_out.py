@@ -13,7 +13,7 @@ from .fresh import empty
 from .interception import lazily_traced, plainly, tracers
 from .modes import modes
 from .tensor import Tensor, signature
-from .writing import changed
+from .writing import changed, demand_apart
 
 
 def into_out(op: Pointwise, args, attributes, out: Tensor) -> Tensor:
@@ -41,6 +41,9 @@ def write_out(name: str, result, args, out):
     if traced and (name in APART_OUT or out.sig.shape != result.sig.shape):
         return plainly(write_out, name, result, args, out)
     _check_out(name, result.sig.dtype, args, out)
+    if not traced:
+        for a in args:
+            demand_apart(a, out)
     if traced and (found := tracers[-1](COPY, (out, result), {})) is not None:
         return found[0]
     if out.sig.shape != result.sig.shape:
@@ -54,8 +57,8 @@ def write_out(name: str, result, args, out):
 #: ops that write only into tensors of exactly their result's dtype
 EXACT_OUT = frozenset((
     "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "cummax", "cummin", "gather",
-    "index_select", "kthvalue", "log_softmax", "masked_select", "max", "median", "min", "mode",
-    "nanmedian", "softmax", "sort", "take", "topk"))
+    "index_select", "kthvalue", "log_softmax", "masked_select", "matmul", "max", "median", "min",
+    "mode", "nanmedian", "softmax", "sort", "take", "topk"))
 #: ops whose `out` may not share memory with what they read
 APART_OUT = frozenset((
     "cat", "gather", "index_select", "kthvalue", "masked_select", "stack", "take"))

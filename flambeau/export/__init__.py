@@ -1,4 +1,6 @@
-"""Models that leave Python: graphs of op calls, and native code."""
+"""Models that leave Python: programs of ops (`export`), graphs of op calls, and native code."""
+
+import importlib
 
 from flambeau.export.graph import Graph, Node, Value
 from flambeau.export.image import NativeError
@@ -6,5 +8,20 @@ from flambeau.export.native import NativeLibrary, native
 from flambeau.export.play import GraphModule
 from flambeau.export.record import NotRecorded
 
-__all__ = ["Graph", "GraphModule", "NativeError", "NativeLibrary", "Node", "NotRecorded", "Value",
-           "native"]
+#: names of torch.export -> the file they are in, which is loaded when the first is asked for
+_LATE = {
+    "ExportGraphSignature": "graph_signature",
+    "ExportedProgram":      "exported_program",
+    "export":               "exported_program",
+    "load":                 "exported_program",
+    "save":                 "exported_program",
+}  # fmt: skip
+
+__all__ = ["ExportGraphSignature", "ExportedProgram", "Graph", "GraphModule", "NativeError",
+           "NativeLibrary", "Node", "NotRecorded", "Value", "export", "load", "native", "save"]
+
+
+def __getattr__(name: str):
+    if name not in _LATE:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"{__name__}.{_LATE[name]}"), name)

@@ -1,8 +1,7 @@
 """vmap: a function of one example becomes a function of a batch.
 
-The function is run once on batched tensors, which stand for all examples. Where it needs the value
-of one, for a branch or a custom Function, it is run again for each example and the results are
-stacked, so whatever it does works.
+The function is run once on batched tensors, which stand for all examples. Where it needs the memory
+of one, for a custom Function, it is run again for each example and the results are stacked.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ in front. Its signature is in no plan, so every op asks here: a rule says how th
 all examples at once (rules.py), and where there is none it is applied to one after the other.
 Steps are recorded for the wholes, so going back knows nothing of batches.
 
-It has no memory: whoever needs the value of an example, a branch of Python or a write in place, is
-refused with Unbatched, and vmap starts again with the examples one after the other.
+It has no memory and no value that Python could know, and refuses to be asked for one as torch's do.
+What else needs memory, a write in place or a custom Function, is refused with Unbatched, and vmap
+starts again with the examples one after the other.
 """
 
 from __future__ import annotations
@@ -107,6 +108,13 @@ def like(x: Any, found: Any) -> Any:
     return x.level.batched(like(x.whole, found)) if isinstance(x, Batched) else found
 
 
+def _refusing(message: str) -> Callable:
+    """A method for what no example has alone: a number, or memory."""
+    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(message)
+    return refused
+
+
 class Batched(Tensor):
     """One example in shape, all of them in `whole`."""
 
@@ -123,6 +131,15 @@ class Batched(Tensor):
         raise Unbatched
 
     mem = ptr = node = property(_needs_memory)
+    item = __int__ = __float__ = __complex__ = __index__ = _refusing(
+        "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over "
+        "calling .item() on a Tensor, please try to rewrite what you're doing with other "
+        "operations.")
+    __bool__ = is_nonzero = _refusing(
+        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+        "flow. We don't support that; torch.where chooses for each example.")
+    tolist = numpy = __array__ = _refusing(
+        "Cannot access data pointer of Tensor that doesn't have storage")
     requires_grad = property(lambda self: self.whole.requires_grad)
     is_leaf = property(lambda self: self.whole.is_leaf)
     grad_fn = property(lambda self: self.whole.grad_fn)

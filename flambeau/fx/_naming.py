@@ -35,6 +35,8 @@ PYTHON = tuple(f"torch.nn.functional.{name}" for name in (
     "linear_cross_entropy", "max_pool1d_with_indices", "max_pool2d_with_indices",
     "max_pool3d_with_indices", "sigmoid", "tanh", "threshold", "upsample", "upsample_bilinear",
     "upsample_nearest"))
+#: functions that are loaded when they are first used -> their names in torch
+LATE = {"cond": "torch.cond", "while_loop": "torch._higher_order_ops.while_loop.while_loop"}
 #: space -> how its functions are called in torch, for the first space that has a function
 PLACES = (
     ("flambeau.functional",    "torch.functional.{}"),
@@ -124,6 +126,8 @@ def hint_of(target: Any) -> str:
 def public_names() -> dict[int, str]:
     """The id of each function that has a public name -> that name in torch."""
     found: dict[int, str] = {}
+    for name, there in LATE.items():
+        _add(found, getattr(flambeau, name), there)
     spaces = {name: vars(space) for name, space in _function_mode.spaces().items()}
     for name in (*parameters(), *PYTHON):  # before the same functions under the top's names
         space, _, last = name.replace("torch", "flambeau", 1).rpartition(".")

@@ -42,6 +42,9 @@ from flambeau.jit.program import (
 )
 from flambeau.jit.scripted import RecursiveScriptModule, script
 
+_script_if_tracing = script_if_tracing
+_overload = _overload_method = unused  # signatures that are declared beside a function
+
 __all__ = ["Attribute", "Final", "Future", "RecursiveScriptModule", "ScriptFunction",
            "ScriptModule", "TopLevelTracedModule", "TracingCheckError", "annotate", "export",
            "fork", "freeze", "ignore", "interface",

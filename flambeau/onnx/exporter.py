@@ -42,6 +42,15 @@ DEFAULT_OPSET = 18
 FORMATS = {17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10}
 
 
+class OperatorExportTypes(IntEnum):
+    """What older programs say of ops that ONNX has not; here such a model is refused."""
+
+    ONNX = 0
+    ONNX_ATEN = 1
+    ONNX_ATEN_FALLBACK = 2
+    ONNX_FALLTHROUGH = 3
+
+
 class TrainingMode(IntEnum):
     """In which mode a model is exported."""
 

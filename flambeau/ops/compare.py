@@ -352,7 +352,7 @@ def heaviside(g):
 
 
 @pointwise(FLOAT, check=tensors("copysign", "input", then=not_complex(
-    "copysign is not supported for complex tensors.")))
+    "\"copysign_cpu\" not implemented for 'ComplexFloat'", NotImplementedError)))
 def copysign(x, y):
     """|x| with the sign of y"""
     return e.call("copysign", x, y)

@@ -7,15 +7,36 @@ from ..core import shape as sh
 from ..core.errors import LinAlgError
 from .declare import T, composite, engine, library, registry
 from .product import matmul, mH, require_matrix, require_square
-from .refusal import spoken
+from .refusal import no_kernel, spoken
+
+#: what torch names where it finds out only in the kernel that there is none for a dtype
+KERNELS = {
+    "linalg.cholesky":         "cholesky_cpu",
+    "linalg.cond":             "linalg_svd_cpu",
+    "linalg.det":              "lu_cpu",
+    "linalg.eig":              "linalg_eig_out_cpu",
+    "linalg.eigh":             "linalg_eigh_cpu",
+    "linalg.ldl_factor_ex":    "ldl_factor_kernel_cpu",
+    "linalg.lu_factor_ex":     "lu_cpu",
+    "linalg.qr":               "geqrf_cpu",
+    "linalg.solve":            "lu_cpu",
+    "linalg.solve_triangular": "triangular_solve_cpu",
+    "linalg.svd":              "linalg_svd_cpu",
+}  # fmt: skip
+#: those that find out there of integers, too
+LATE_FOR_INTEGERS = ("linalg.eigh", "linalg.lu_factor_ex", "linalg.solve_triangular")
 
 
 def require_floating(name: str, x, argument: str = "A") -> None:
     """LAPACK's dtypes, or torch's error."""
+    if name in LATE_FOR_INTEGERS and x.dtype.kind not in "fc":
+        raise no_kernel(KERNELS[name], x.dtype)
     if x.dtype.kind not in "fc":
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got "
                            f"{spoken(x.dtype)}")
     if x.dtype in (dt.float16, dt.bfloat16):
+        if name in KERNELS:
+            raise no_kernel(KERNELS[name], x.dtype)
         raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {spoken(x.dtype)}")
 
 

@@ -7,6 +7,7 @@ from ..core import expr as e
 from ..core.expr import where
 from .declare import FLOAT, SAME, composite, engine, pointwise
 from .refusal import accepts, no_kernel, tensors
+from .rounding import trunc
 
 
 @pointwise(FLOAT, backward={"tt": "DivBackward0", "tn": "DivBackward0", "nt": "MulBackward0"})
@@ -21,9 +22,11 @@ def true_divide(g, x, y):
 
 
 @pointwise(SAME, method=False, inplace=False, function_form=False, backward="DivBackward1",
-           check=accepts("div_trunc_cpu", "iuf"), said="div")
+           check=accepts("div_trunc_cpu", "biuf"), said="div")
 def truncated_quotient(x, y):
     """x / y rounded towards zero"""
+    if x.dtype.kind == "b":
+        raise no_kernel("div_trunc_cpu", x.dtype)
     return e.call("truncdiv", x, y) if x.dtype.kind in "iu" else e.call("trunc", x / y)
 
 
@@ -119,9 +122,18 @@ def _dividing(op, input, other):
     return op(input, other)
 
 
+def _truncated(x, y):
+    """x / y rounded towards zero; of short floats after it was rounded to what they can hold, which
+    may be the whole number above, as torch's kernel does but for a single divisor."""
+    if getattr(y, "dtype", None) in _SHORT and y.dim() and getattr(x, "dtype", None) is y.dtype:
+        return trunc(true_divide(x, y))
+    return _dividing(truncated_quotient, x, y)
+
+
+_SHORT = (dt.float16, dt.bfloat16)
 _QUOTIENTS = {
     None:    true_divide,
-    "trunc": lambda x, y: _dividing(truncated_quotient, x, y),
+    "trunc": _truncated,
     "floor": lambda x, y: _dividing(floored_quotient, x, y),
 }
 

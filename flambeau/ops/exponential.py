@@ -8,7 +8,7 @@ from ..core import expr as e
 from ..core.expr import where
 from .arithmetic import exp, log
 from .declare import FLOAT, SAME, pointwise
-from .refusal import some_accepted, tensors
+from .refusal import accepts, some_accepted, tensors
 
 
 @pointwise(FLOAT)
@@ -112,7 +112,7 @@ def logaddexp2(g, x, y):
     return (lambda: g * _share(x * scale, y * scale), lambda: g * _share(y * scale, x * scale))
 
 
-@pointwise(FLOAT)
+@pointwise(FLOAT, check=accepts("xlogy_cpu", "biuf"))
 def xlogy(x, y):
     """x log(y), and 0 where x is"""
     return where(e.isnan(y), y, where(x == 0, e.const(0, x.dtype), x * log(y)))

@@ -133,9 +133,9 @@ def aminmax(input, *, dim=None, keepdim=False):
 # -- with positions ------------------------------------------------------------------------------
 
 
-def _order(name: str):
+def _order(name: str, kinds: str = "bc"):
     def check(given: dt.dtype, chosen: bool = False) -> None:
-        if given.kind in "bc":
+        if given.kind in kinds:
             kind = "bool" if given.kind == "b" else "complex"
             raise RuntimeError(f"{name}(): does not support {kind} input")
     return check
@@ -156,7 +156,7 @@ def argmin(best, x, position):
 
 
 @reduction(SAME, start=_never(lowest), merge=lambda a, b: _larger(a, *b), empty=False, indexed=True,
-           results={"values": SAME, "indices": INDEX}, named="max", accepts=refuses("max", "c"),
+           results={"values": SAME, "indices": INDEX}, named="max", accepts=_order("max", "c"),
            method=False, function_form=False, backward="MaxBackward0", said="max")
 def max_along(best, x, position):
     """The largest along a dimension, and where it is."""
@@ -165,7 +165,7 @@ def max_along(best, x, position):
 
 @reduction(SAME, start=_never(highest), merge=lambda a, b: _smaller(a, *b), empty=False,
            indexed=True, results={"values": SAME, "indices": INDEX}, named="min",
-           accepts=refuses("min", "c"), method=False, function_form=False, backward="MinBackward0",
+           accepts=_order("min", "c"), method=False, function_form=False, backward="MinBackward0",
            said="min")
 def min_along(best, x, position):
     """The smallest along a dimension, and where it is."""

@@ -331,6 +331,7 @@ def put_(x, index, source, accumulate=False):
         raise RuntimeError("put_(): Expected source and index to have the same number of "
                            f"elements, but got source.numel() = {source.sig.numel}, index.numel() "
                            f"= {index.sig.numel}")
+    engine.demand_apart(source, x)
     if x.sig.numel == 0 and index.sig.numel:
         raise IndexError("put_(): tried to put elements into an empty tensor")
     places = engine.index_selection

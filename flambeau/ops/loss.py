@@ -156,7 +156,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
                          f"size ({input.shape}) is deprecated. Please ensure they have the same "
                          "size.")
     losses = binary_entropy(input, target)
-    if not input.is_meta:
+    if not input.is_meta and input.numel():
         engine.check_none(outside_unit(input, dims=tuple(range(input.dim()))), lambda: RuntimeError(
             "binary_cross_entropy: all elements of input should be between 0 and 1"))
     return reduced(losses if weight is None else losses * weight, reduction)

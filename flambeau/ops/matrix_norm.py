@@ -111,6 +111,8 @@ def cond(A, p=None):
     require_floating("linalg.cond", A)
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         S = svdvals(A)
+        if not A.numel():
+            return engine.full(tuple(A.shape[:-2]), 0.0, S.dtype)
         small, large = S.amin(-1), S.amax(-1)
         return small / large if p == -2 else large / small
     if p not in ("fro", "nuc", 1, -1, INF, -INF):

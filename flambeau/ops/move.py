@@ -6,6 +6,7 @@ from ..core import expr as e
 from ..core import shape as sh
 from .arithmetic import clone
 from .declare import T, composite, engine, indexed
+from .refusal import no_kernel
 from .shape import (
     contiguous,
     diagonal,
@@ -130,7 +131,8 @@ def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
         x, dim = flatten(x), 0
     d = sh.wrap_dim(dim, x.sig.rank, "repeat_interleave")
     if not x.sig.rank:
-        x = reshape(x, (1,))
+        raise IndexError("repeat_interleave: Dimension out of range (expected to be in range of "
+                         f"[-1, 0], but got {d + 1})")
     if isinstance(repeats, int):
         if repeats < 0:
             raise RuntimeError("repeats cannot be negative")
@@ -217,6 +219,8 @@ def trace(x):
     """The sum of the diagonal of a matrix."""
     if x.sig.rank != 2:
         raise RuntimeError("trace: expected a matrix")
+    if x.sig.dtype.kind == "b":
+        raise no_kernel("trace", x.sig.dtype)
     return diagonal(x).sum()
 
 

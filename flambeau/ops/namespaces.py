@@ -64,9 +64,10 @@ class Packet:
                            f"are {'; '.join(failures)}")
 
     def __repr__(self) -> str:
-        return self._qualified_op_name.replace("::", ".")
+        return f"<OpOverloadPacket(op='{self}')>"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return self._qualified_op_name.replace("::", ".")
 
 
 class Known(Packet):
@@ -90,12 +91,30 @@ class KnownOverload:
 
     def __init__(self, packet: Known, name: str):
         self.overloadpacket, self._overloadname = packet, name
+        self.__module__ = packet.__module__
         self.__name__, self.namespace = f"{packet.__name__}.{name}", str(packet).split(".")[0]
 
+    through: Callable | None = None  # by whom it is called while modes may listen
+
     def __call__(self, *args: Any, **kwargs: Any):
+        through = KnownOverload.through
+        return self.run(args, kwargs) if through is None else through(self, args, kwargs)
+
+    def run(self, args: tuple, kwargs: dict):
         return self.overloadpacket(*args, **kwargs)
 
+    def name(self) -> str:
+        end = "" if self._overloadname == "default" else f".{self._overloadname}"
+        return f"{self.overloadpacket._qualified_op_name}{end}"
+
+    @property
+    def _overloadpacket(self) -> Known:
+        return self.overloadpacket
+
     def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
+
+    def __str__(self) -> str:
         return f"{self.overloadpacket}.{self._overloadname}"
 
 

@@ -250,7 +250,7 @@ def addr(input: T, vec1: T, vec2: T, *, beta=1, alpha=1):
     for name, vector in (("vec1", vec1), ("vec2", vec2)):
         if vector.dim() != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {vector.dim()}-D")
-    if input.dtype in HALF:
+    if input.dtype in HALF and vec1.dtype is vec2.dtype is input.dtype:
         return _in_float(addr, input, vec1, vec2, beta=beta, alpha=alpha)
     product = outer(vec1, vec2)
     shape = tuple(product.shape)

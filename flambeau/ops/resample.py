@@ -7,6 +7,7 @@ gradient of each is the other.
 
 from __future__ import annotations
 
+from ..core import formats as fm
 from ..core import spatial as sp
 from .declare import T, composite, library
 from .refusal import no_kernel
@@ -42,11 +43,22 @@ def resample_back(g, g_meta, sizes, mode, align_corners, scales):
     return resample(g, tuple(g_meta.shape[-len(sizes):]), mode, align_corners, scales)
 
 
+_CHANNELS_LAST = {4: fm.channels_last, 5: fm.channels_last_3d}
+
+
+def _laid_as(input, out):
+    """With channels side by side where the operand has them so."""
+    form = _CHANNELS_LAST.get(input.dim())
+    if form is None or input.is_contiguous() or not input.is_contiguous(memory_format=form):
+        return out
+    return out.contiguous(memory_format=form)
+
+
 def _named(name: str, backward: str, mode: str):
     """Resampling by one mode, as a step of the graph with torch's name."""
     @composite(name=name, method=False, function_form=False, backward=backward)
     def op(input: T, sizes, align_corners=False, scales=None):
-        return resample(input, sizes, mode, align_corners, scales)
+        return _laid_as(input, resample(input, sizes, mode, align_corners, scales))
 
     @op.gradient
     def op(g, input_meta, sizes, align_corners, scales):

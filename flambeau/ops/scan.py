@@ -186,6 +186,11 @@ def trapezoid(y, x=None, *, dx=None, dim=-1):
     if y.dim() and y.shape[dim] == 0:
         shape = [n for d, n in enumerate(y.shape) if d != dim % y.dim()]
         return engine.full(shape, 0, y.dtype)
+    if not y.dim():
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    if x is None:  # the sum of all, the ends counted half
+        ends = y.select(dim, 0) + y.select(dim, -1)
+        return (sum(y, dim) - ends * 0.5) * dx
     areas, dim = _areas("trapezoid", y, x, dx, dim)
     return sum(areas, dim)
 

@@ -393,6 +393,8 @@ def T_(x):
 @composite(function_form=False, method=False)
 def mT(x):
     """Matrices transposed."""
+    if not x.sig.rank:  # as torch still has it
+        return view(x, ())
     if x.sig.rank < 2:
         raise RuntimeError("tensor.mT is only supported on matrices or batches of matrices. Got "
                            f"{x.sig.rank}-D tensor.")

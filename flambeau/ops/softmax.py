@@ -12,6 +12,7 @@ from .arithmetic import exp
 from .declare import FLOAT, T, composite, engine, reduction, registry
 from .extremes import amax
 from .reduce import restored, sum
+from .refusal import no_kernel
 
 _HALVES = (dt.float16, dt.bfloat16)
 
@@ -19,8 +20,8 @@ _HALVES = (dt.float16, dt.bfloat16)
 def _operand(name: str, input, dtype):
     """The input in the dtype it is computed in, and the dtype of the result."""
     result = dtype or input.dtype
-    if result.kind in "biu":
-        raise NotImplementedError(f'"{name}_kernel_impl" not implemented for {result}')
+    if result.kind != "f":
+        raise no_kernel(f"{name}_kernel_impl", result)
     return engine.cast(input, dt.float32 if result in _HALVES else result), result
 
 

@@ -198,6 +198,8 @@ def _asked(found, dtype: dt.dtype, return_inverse: bool, return_counts: bool):
 @composite
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct values, in order."""
+    if dim is not None and not input.dim():
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     found = distinct(input.detach(), dim)
     return _asked(found, input.dtype, return_inverse, return_counts)
 
@@ -227,6 +229,11 @@ def _right(right: bool, side) -> bool:
     return right or side == "right"
 
 
+def _check_order(given, kinds: str = "bc") -> None:
+    if given.dtype.kind in kinds:
+        raise no_kernel("searchsorted_out_cpu", given.dtype)
+
+
 @composite(method=False)
 def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None):
     """Where to put each value into the sorted last dimension of a sequence."""
@@ -242,6 +249,7 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=N
         raise RuntimeError("searchsorted(): boundary tensor and input value tensor should have "
                            f"same dtype, but got {sorted_sequence.dtype} and {input.dtype}")
     _check_places(sorted_sequence, given, sorter)
+    _check_order(given)
     return places(sorted_sequence.detach(), given.detach(), right, sorter, out_int32)
 
 
@@ -271,6 +279,7 @@ def bucketize(input, boundaries, *, out_int32=False, right=False):
         raise RuntimeError("bucketize(): boundaries tensor must be 1 dimension, but got dim("
                            f"{boundaries.dim()})")
     given = input if hasattr(input, "dtype") else engine.tensor(input)
+    _check_order(given, "c")
     return places(boundaries.detach(), given.detach(), right, None, out_int32)
 
 

@@ -186,7 +186,9 @@ def corrcoef(input):
 @library
 def bincount(input: T, weights: T = None, minlength=0):
     """How often each number occurs, or the sum of its weights."""
-    if input.rank != 1 or input.dtype.kind not in "iu":
+    if input.dtype.kind not in "iu":
+        raise no_kernel("bincount_cpu", input.dtype)
+    if input.rank != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs, got "
                            f"{input.dtype} of shape {tuple(input.shape)}")
     if minlength < 0:

@@ -1,6 +1,7 @@
 """Adadelta: steps in the parameter's own units, from running averages alone."""
 
 from .adam import decayed
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_rate, number
 
 
@@ -53,3 +54,11 @@ class Adadelta(RuleOptimizer):
         v = rho * v + (1 - rho) * (g * g)
         delta = (travelled + eps).sqrt() / (v + eps).sqrt() * g
         return p - lr * delta, v, rho * travelled + (1 - rho) * (delta * delta)
+
+
+adadelta = step_function(
+    Adadelta,
+    "square_avgs acc_deltas state_steps",
+    "capturable=False foreach=None differentiable=False has_complex=False",
+    "lr rho eps weight_decay maximize",
+)

@@ -2,6 +2,7 @@
 
 import flambeau
 
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_rate, number, step_count
 
 
@@ -88,3 +89,11 @@ class Adafactor(RuleOptimizer):
 
 def root_mean_square(x):
     return (x * x).mean().sqrt()
+
+
+adafactor = step_function(
+    Adafactor,
+    "row_vars col_vars variances state_steps",
+    "foreach=None grad_scale=None found_inf=None has_complex=False",
+    "d lr beta2_decay weight_decay eps1 eps2 maximize",
+)

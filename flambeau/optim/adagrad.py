@@ -3,6 +3,7 @@
 import flambeau
 
 from .adam import decayed
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_fused, check_rate, number, step_count
 
 
@@ -82,3 +83,12 @@ class Adagrad(RuleOptimizer):
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         return True
+
+
+adagrad = step_function(
+    Adagrad,
+    "state_sums state_steps",
+    "fused=None grad_scale=None found_inf=None has_sparse_grad=False foreach=None "
+    "differentiable=False has_complex=False",
+    "lr weight_decay lr_decay eps maximize",
+)

@@ -2,6 +2,7 @@
 
 from flambeau import Tensor
 
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_betas, check_fused, check_rate, number
 
 
@@ -100,3 +101,12 @@ def check_tensor_option(name, value, foreach, capturable):
         name,
     )
     check(value.numel() == 1, "Tensor {} must be 1-element", name)
+
+
+adam = step_function(
+    Adam,
+    "exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps",
+    "foreach=None capturable=False differentiable=False fused=None grad_scale=None "
+    "found_inf=None has_complex=False decoupled_weight_decay=False",
+    "amsgrad beta1 beta2 lr weight_decay eps maximize",
+)

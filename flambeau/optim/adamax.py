@@ -1,6 +1,7 @@
 """Adamax: Adam scaled by the largest recent gradient."""
 
 from .adam import decayed
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_betas, check_rate, number
 
 
@@ -56,3 +57,12 @@ class Adamax(RuleOptimizer):
         m = beta1 * m + (1 - beta1) * g
         u = (beta2 * u).maximum(g.abs() + eps)
         return p - (lr / unbias1) * (m / u), m, u
+
+
+adamax = step_function(
+    Adamax,
+    "exp_avgs exp_infs state_steps",
+    "foreach=None maximize=False differentiable=False capturable=False "
+    "has_complex=False",
+    "eps beta1 beta2 lr weight_decay",
+)

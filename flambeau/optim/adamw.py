@@ -1,6 +1,7 @@
 """AdamW: Adam with weight decay applied straight to the parameters."""
 
 from .adam import Adam
+from .functional import step_function
 
 
 class AdamW(Adam):
@@ -40,3 +41,13 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+adamw = step_function(
+    AdamW,
+    "exp_avgs exp_avg_sqs max_exp_avg_sqs state_steps",
+    "foreach=None capturable=False differentiable=False fused=None grad_scale=None "
+    "found_inf=None has_complex=False",
+    "amsgrad beta1 beta2 lr weight_decay eps maximize",
+    fixed={"decoupled_weight_decay": True},
+)

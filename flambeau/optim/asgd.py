@@ -3,6 +3,7 @@
 import flambeau
 
 from .adam import decayed
+from .functional import step_function
 from .rule import RuleOptimizer, as_stored, check, check_rate, number, step_count
 
 
@@ -64,3 +65,12 @@ class ASGD(RuleOptimizer):
         p, g = decayed(p, g, eta, decay, decoupled=False)
         p = p * (1 - lambd * eta) - eta * g
         return p, p if mu == 1 else average + mu * (p - average)
+
+
+asgd = step_function(
+    ASGD,
+    "axs mus etas state_steps",
+    "foreach=None maximize=False differentiable=False capturable=False "
+    "has_complex=False",
+    "lambd lr t0 alpha weight_decay",
+)

@@ -4,6 +4,7 @@ import math
 
 import flambeau
 
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_rate, number
 
 # How the rate depends on the shape (n, m) of a matrix.
@@ -103,3 +104,11 @@ def orthogonal(g, coefficients, steps, eps):
         y = x @ x.T
         x = flambeau.addmm(x, flambeau.addmm(y, y, y, beta=b, alpha=c), x, beta=a)
     return x.T if tall else x
+
+
+muon = step_function(
+    Muon,
+    "muon_momentum_bufs",
+    options="foreach=None lr weight_decay momentum nesterov ns_coefficients ns_steps eps "
+    "adjust_lr_fn has_complex",
+)

@@ -1,6 +1,7 @@
 """NAdam: Adam with Nesterov's look-ahead."""
 
 from .adam import decayed
+from .functional import step_function
 from .rule import RuleOptimizer, as_stored, check, check_betas, check_rate, number, step_count
 
 DECAY_BASE = 0.96  # of the momentum schedule in "Incorporating Nesterov momentum into Adam"
@@ -78,3 +79,12 @@ class NAdam(RuleOptimizer):
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * (g * g)
         return p - (now * g + ahead * m) / ((v / unbias2).sqrt() + eps), m, v
+
+
+nadam = step_function(
+    NAdam,
+    "exp_avgs exp_avg_sqs mu_products state_steps",
+    "decoupled_weight_decay=False foreach=None capturable=False "
+    "differentiable=False has_complex=False maximize=False",
+    "beta1 beta2 lr weight_decay momentum_decay eps",
+)

@@ -1,6 +1,7 @@
 """RAdam: Adam that adapts only once its variance estimate can be trusted."""
 
 from .adam import decayed
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_betas, check_rate, number
 
 
@@ -73,3 +74,12 @@ def rectification(beta2, t):
         return None
     ratio = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
     return (ratio * unbias2) ** 0.5
+
+
+radam = step_function(
+    RAdam,
+    "exp_avgs exp_avg_sqs state_steps",
+    "decoupled_weight_decay=False foreach=None differentiable=False "
+    "capturable=False has_complex=False maximize=False",
+    "beta1 beta2 lr weight_decay eps",
+)

@@ -1,6 +1,7 @@
 """RMSprop: steps scaled by a running average of the squared gradient."""
 
 from .adam import decayed
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_rate, number
 
 
@@ -69,3 +70,12 @@ class RMSprop(RuleOptimizer):
         if centered:
             new.append(mean)
         return p - lr * step, *new
+
+
+rmsprop = step_function(
+    RMSprop,
+    "square_avgs grad_avgs momentum_buffer_list state_steps",
+    "foreach=None maximize=False differentiable=False capturable=False "
+    "has_complex=False",
+    "lr alpha eps weight_decay momentum centered",
+)

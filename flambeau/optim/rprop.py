@@ -2,6 +2,7 @@
 
 import flambeau
 
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_rate, number
 
 
@@ -54,3 +55,12 @@ class Rprop(RuleOptimizer):
         size = size.clamp(smallest, largest)
         g = g.where(~turned, 0.0)
         return p - g.sign() * size, g, size
+
+
+rprop = step_function(
+    Rprop,
+    "prevs step_sizes state_steps",
+    "foreach=None capturable=False maximize=False differentiable=False "
+    "has_complex=False",
+    "step_size_min step_size_max etaminus etaplus",
+)

@@ -2,6 +2,7 @@
 
 import flambeau
 
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_fused, check_rate, number
 
 
@@ -80,3 +81,12 @@ class SGD(RuleOptimizer):
         # A buffer and a decaying weight move where there is no gradient, too.
         everywhere = group["momentum"] != 0 or group["weight_decay"] != 0
         super().update(p, g.to_dense() if g.is_sparse and everywhere else g, group)
+
+
+sgd = step_function(
+    SGD,
+    "momentum_buffer_list",
+    "has_sparse_grad=False foreach=None fused=None grad_scale=None found_inf=None",
+    "weight_decay momentum lr dampening nesterov maximize",
+    gradients="d_p_list",
+)

@@ -1,5 +1,6 @@
 """SparseAdam: Adam for gradients that are zero almost everywhere, as embeddings have."""
 
+from .functional import step_function
 from .rule import RuleOptimizer, check, check_betas, check_rate, number
 
 
@@ -53,3 +54,10 @@ class SparseAdam(RuleOptimizer):
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * (g * g)
         return p - rate * (m / (v.sqrt() + eps)), m, v
+
+
+sparse_adam = step_function(
+    SparseAdam,
+    "exp_avgs exp_avg_sqs state_steps",
+    options="eps beta1 beta2 lr maximize",
+)

@@ -5,7 +5,6 @@ first is asked for; `use_reentrant=True` is one step of the graph that different
 """
 
 import contextlib
-import enum
 import warnings
 import weakref
 
@@ -14,10 +13,16 @@ from flambeau import Tensor
 from flambeau.autograd import Function
 from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.random import fork_rng
+from flambeau.utils.selective import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 
 __all__ = [
     "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "DefaultDeviceType",
-    "check_backward_validity", "checkpoint", "checkpoint_sequential", "detach_variable",
+    "SelectiveCheckpointContext", "check_backward_validity", "checkpoint", "checkpoint_sequential",
+    "create_selective_checkpoint_contexts", "detach_variable",
     "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
@@ -25,16 +30,6 @@ __all__ = [
 
 class CheckpointError(RuntimeError):
     """The second run of a function did not keep what the first one kept."""
-
-
-class CheckpointPolicy(enum.Enum):
-    """What a selective checkpoint may decide about one op."""
-
-    MUST_SAVE = 0
-    PREFER_SAVE = 1
-    MUST_RECOMPUTE = 2
-    PREFER_RECOMPUTE = 3
-    MUST_CPU_OFFLOAD = 4
 
 
 class Switches:

@@ -206,6 +206,102 @@ def optimizers_that_hold_another(t):
     yield w, slow.state[w]["momentum_buffer"]
 
 
+@corner
+def errors_of_torchs_kinds(t):
+    bits, x = t.ones(2, 2, dtype=t.bool), t.ones(2, 2)
+    yield kind_of(lambda: ~x)
+    yield kind_of(lambda: x.bitwise_not())
+    yield kind_of(lambda: bits @ bits)
+    yield kind_of(lambda: bits @ bits[0])
+    yield kind_of(lambda: t.bmm(bits[None], bits[None]))
+    yield kind_of(lambda: t.kron(1, 2))
+    yield kind_of(lambda: t.det(1.0))
+    yield kind_of(lambda: x.sum(0, True))
+    for _ in range(2):
+        yield kind_of(lambda: x.sum(0, 1))
+        yield kind_of(lambda: x.mean(0, keepdim=1))
+    for index in (-1, -3):
+        yield kind_of(lambda index=index: t.device("cpu", index))
+    yield kind_of(lambda: t.device("cpu:-1"))
+    yield kind_of(lambda: t.autograd.grad(t.ones(1, requires_grad=True).sum(), []))
+
+
+@corner
+def fractions_for_whole_numbers(t):
+    for dtype in (t.int64, t.uint8, t.bool):
+        x, mask = t.tensor([1, 2], dtype=dtype), t.tensor([True, False])
+        yield x.masked_fill(mask, 0.5), x.masked_fill(mask, 2.9), x.clone().masked_fill_(mask, 0.5)
+
+
+@corner
+def short_quotients_cut(t):
+    t.manual_seed(0)
+    for dtype in (t.bfloat16, t.float16):
+        x, y = (t.randn(200) * 100).to(dtype), t.randn(200).to(dtype)
+        for divisor in (y, y[3], 3.3):
+            yield t.div(x, divisor, rounding_mode="trunc").tolist()
+            yield x.clone().div_(divisor, rounding_mode="trunc").tolist()
+
+
+@corner
+def writing_over_what_is_read(t):
+    def line():
+        return t.arange(10.0)
+
+    yield kind_of(lambda: (x := line())[1:].add_(x[:-1]))
+    yield kind_of(lambda: (x := line())[:-1].copy_(x[1:]))
+    yield kind_of(lambda: t.add((x := line())[:-1], 1, out=x[1:]))
+    yield kind_of(lambda: (x := line()[:9].view(3, 3)).add_(x.t()))
+    yield kind_of(lambda: (x := line())[::2].add_(x[1::2]))
+    yield kind_of(lambda: (x := line())[:5].add_(x[5:]))
+    yield kind_of(lambda: (x := line()).mul_(x))
+    x = line()
+    yield kind_of(lambda: x.__setitem__(slice(1, None), x[:-1]))
+
+
+@corner
+def resized_pictures_keep_their_channels_last(t):
+    x = t.arange(48.0).view(1, 3, 4, 4).to(memory_format=t.channels_last).requires_grad_()
+    for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area"):
+        y = t.nn.functional.interpolate(x, scale_factor=2, mode=mode)
+        yield y.stride(), y.grad_fn.name()
+        yield t.nn.functional.interpolate(x.detach().contiguous(), size=3, mode=mode).stride()
+    volume = t.ones(1, 2, 2, 2, 2).to(memory_format=t.channels_last_3d)
+    yield t.nn.functional.interpolate(volume, scale_factor=2).stride()
+
+
+@corner
+def dtypes_without_a_kernel(t):
+    z, b = t.ones(2, 2, dtype=t.complex64), t.ones(2, 2, dtype=t.bool)
+    for work in (lambda: z.softmax(0), lambda: z.log_softmax(-1), lambda: z.max(0),
+                 lambda: z.min(-1), lambda: b.trace(), lambda: z.xlogy(z), lambda: z.copysign(-1),
+                 lambda: t.bucketize(z, t.tensor([0, 1])), lambda: t.ones(2).bincount(),
+                 lambda: b.div(b.long(), rounding_mode="trunc"),
+                 lambda: b.div(b, rounding_mode="trunc"), lambda: b.long().exponential_()):
+        yield kind_of(work)
+    for name in ("det", "svd", "qr", "eigh", "eig", "cholesky", "inv", "slogdet", "lu_factor",
+                 "cond", "pinv"):
+        for dtype in (t.float16, t.int64):
+            yield name, kind_of(lambda name=name, dtype=dtype: type(
+                getattr(t.linalg, name)(t.eye(2, dtype=dtype))).__name__)
+
+
+@corner
+def tensors_without_dimensions_or_elements(t):
+    x, nothing = t.tensor(2.5), t.empty(0, 3)
+    yield kind_of(lambda: x.unique(dim=0)), kind_of(lambda: x.repeat_interleave(2, dim=0))
+    yield x.mT, kind_of(lambda: t.trapezoid(x))
+    yield t.trapezoid(t.tensor([[0, 255, 1]], dtype=t.uint8)), t.trapezoid(t.arange(4.0), dx=0.5)
+    yield kind_of(lambda: nothing.copy_(t.ones(5))), kind_of(lambda: nothing.copy_(t.ones(2, 0, 3)))
+    yield nothing.copy_(t.ones(3)), t.linalg.cond(nothing)
+    yield t.nn.functional.binary_cross_entropy(nothing, nothing)
+    yield kind_of(lambda: t.ones(2).sum("a"))
+    yield kind_of(lambda: t.matmul(t.ones(2, 2).long(), t.ones(2, 2).long(), out=t.empty(0)))
+    half = t.ones(2, 2, dtype=t.float16)
+    yield half.addr(t.ones(2), t.ones(2)).dtype, half.addr(half[0], half[0]).dtype
+    yield kind_of(lambda: (y := t.ones(4)).put_(t.tensor([0]), y[:1]))
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner(name):

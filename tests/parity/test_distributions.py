@@ -355,3 +355,37 @@ def test_transforms_along_a_dimension():
     for ours, theirs in zip(results[:2], results[2:], strict=True):
         for actual, expected in zip(ours, theirs, strict=True):
             same(actual, expected)
+
+
+def test_shares_move_as_in_torch():
+    """Torch approximates the slope of a share, to about a part in a hundred at worst."""
+    rng = np.random.default_rng(0)
+    a, b = np.exp(rng.uniform(-3, 6, (2, 500)))
+    x = np.clip(rng.beta(a, b), 1e-30, 1 - 1e-9)
+    theirs, ours = (lib._dirichlet_grad(*(lib.tensor(v) for v in (x, a, a + b))).numpy()
+                    for lib in (torch, flambeau))
+    error = abs(ours - theirs) / (abs(theirs) + 1e-8)
+    assert np.median(error) < 1e-5 and error.max() < 0.05
+
+
+def test_slopes_of_shares_are_those_of_quantiles():
+    stats = pytest.importorskip("scipy.stats")
+    a, b, x = (np.array(v) for v in ([0.3, 2.0, 50.0, 7.0], [1.5, 0.4, 900.0, 7.0],
+                                     [0.02, 0.9, 0.06, 0.5]))
+    h, q = 1e-5 * a, stats.beta.cdf(x, a, b)
+    exact = (stats.beta.ppf(q, a + h, b) - stats.beta.ppf(q, a - h, b)) / (2 * h) / (1 - x)
+    ours = flambeau._dirichlet_grad(*(flambeau.tensor(v) for v in (x, a, a + b)))
+    np.testing.assert_allclose(ours.numpy(), exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Beta", "Dirichlet"])
+def test_gradients_of_shares(name):
+    found = []
+    for lib in (torch, flambeau):
+        a = lib.tensor([[0.5, 2.0, 1.0], [20.0, 9.0, 30.0]], requires_grad=True)
+        lib.manual_seed(0)
+        given = (a,) if name == "Dirichlet" else (a, a.flip(0) * 2)
+        sample = getattr(lib.distributions, name)(*given).rsample()
+        (sample * lib.arange(6.0).view(2, 3)).sum().backward()
+        found.append(a.grad.numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=0.01, atol=1e-4)

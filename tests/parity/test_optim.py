@@ -3,6 +3,8 @@
 The conformance harness checks every configuration; here are whole programs, and what it leaves out.
 """
 
+import importlib
+import inspect
 import io
 import pickle
 import warnings
@@ -228,3 +230,79 @@ def test_the_order_of_steps_is_checked():
             warnings.simplefilter("error")
             optimizer.step()
             scheduler.step()
+
+
+# -- steps as functions ------------------------------------------------------------------------
+
+BETAS = {"beta1": 0.9, "beta2": 0.99, "lr": 0.1, "eps": 1e-8}
+#: function -> (state before the first step, options); a number fills a tensor
+STEPS = {
+    "adadelta.adadelta": ([0, 0, "step"], {
+        "lr": 1.0, "rho": 0.9, "eps": 1e-6, "weight_decay": 0.1, "maximize": True}),
+    "adagrad.adagrad": ([0.1, "step"], {
+        "lr": 0.1, "weight_decay": 0.1, "lr_decay": 0.2, "eps": 1e-8, "maximize": False}),
+    "adam.adam": ([0, 0, 0, "step"], {
+        **BETAS, "amsgrad": True, "weight_decay": 0.1, "maximize": False}),
+    "adamw.adamw": ([0, 0, None, "step"], {
+        **BETAS, "amsgrad": False, "weight_decay": 0.1, "maximize": True}),
+    "adamax.adamax": ([0, 0, "step"], {**BETAS, "weight_decay": 0.1}),
+    "asgd.asgd": ([0, "one", "rate", "step"], {
+        "lambd": 1e-2, "lr": 0.1, "t0": 1.0, "alpha": 0.75, "weight_decay": 0.1}),
+    "nadam.nadam": ([0, 0, "one", "step"], {**BETAS, "weight_decay": 0.1, "momentum_decay": 4e-3}),
+    "radam.radam": ([0, 0, "step"], {**BETAS, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    "rmsprop.rmsprop": ([0, 0, 0, "step"], {
+        "lr": 0.1, "alpha": 0.9, "eps": 1e-8, "weight_decay": 0.1, "momentum": 0.9,
+        "centered": True}),
+    "rprop.rprop": ([0, 0.1, "step"], {
+        "step_size_min": 1e-6, "step_size_max": 50, "etaminus": 0.5, "etaplus": 1.2}),
+    "sgd.sgd": (["fresh"], {
+        "lr": 0.1, "weight_decay": 0.1, "momentum": 0.9, "dampening": 0.1, "nesterov": False,
+        "maximize": False}),
+}
+
+
+def _begun(lib, start, params):
+    """The list of state that a function is given before the first step."""
+    if start is None:
+        return []
+    if start == "fresh":
+        return [None] * len(params)
+    if isinstance(start, str):
+        return [lib.tensor({"step": 0.0, "one": 1.0, "rate": 0.1}[start]) for _ in params]
+    return [lib.full_like(p, start) for p in params]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_is_a_function_too(name):
+    starts, options = STEPS[name]
+    module, _, function = name.partition(".")
+    found = []
+    for lib in (torch, flambeau):
+        run = getattr(importlib.import_module(f"{lib.__name__}.optim.{module}"), function)
+        params = [lib.linspace(-1, 1, 6).view(2, 3), lib.tensor([0.5, -2.0])]
+        lists = [_begun(lib, start, params) for start in starts]
+        for k in range(4):
+            run(params, [(p * (k - 1.5)).cos() for p in params], *lists, **options)
+        found.append([v.tolist() for values in (params, *lists) for v in values])
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*STEPS, "_functional.sparse_adam", "muon.muon",
+                                  "adafactor.adafactor"])
+def test_steps_as_functions_have_torchs_arguments(name):
+    module, _, function = name.partition(".")
+    private = {"muon": "_muon", "adafactor": "_adafactor"}.get(module, module)
+    signatures = []
+    for path in (f"torch.optim.{private}", f"flambeau.optim.{module}"):
+        run = getattr(importlib.import_module(path), function)
+        signatures.append([(p.name, p.kind, p.default)
+                           for p in inspect.signature(run).parameters.values()])
+    assert signatures[0] == signatures[1]
+
+
+def test_a_step_wants_counts_as_tensors():
+    x = [flambeau.ones(1)]
+    with pytest.raises(RuntimeError, match="singleton tensors"):
+        flambeau.optim.adam.adam(x, x, x, x, [], [1], amsgrad=False, beta1=0.9, beta2=0.9, lr=0.1,
+                                 weight_decay=0, eps=0, maximize=False)

@@ -71,7 +71,11 @@ first:
 second:
   %keepp = getelementptr ptr, ptr %args, i64 1
   %keep_ = load ptr, ptr %keepp
-  br label %all
+  %true = load ptr, ptr @g_true
+  %keep = icmp eq ptr %keep_, %true
+  %leave = icmp eq ptr %keep_, %false
+  %boolean = or i1 %keep, %leave
+  br i1 %boolean, label %all, label %slow
 all:
 {arguments}
   %key = call ptr @PyTuple_New(i64 4)
