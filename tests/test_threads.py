@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.engine import eager
+from flambeau.devices.cpu import remember
 from flambeau.nn import functional as F
 
 
@@ -112,7 +112,7 @@ def test_plans_may_be_forgotten_while_kernels_run():
     for t in threads:
         t.start()
     while any(t.is_alive() for t in threads):
-        eager._forget_all()
+        remember.forget_all()
     assert right == [True] * 3
 
 
