@@ -29,8 +29,8 @@ aten = declarations.namespaces.namespace("aten")
 PREFIXES = {"flambeau.linalg": "linalg_", "flambeau.fft": "fft_", "flambeau.special": "special_"}
 #: files whose functions make, move or write tensors and are no declared ops
 MAKING = tuple(f"flambeau.engine.{part}" for part in (
-    "again", "assignment", "basic_index", "copying", "create", "create_like", "from_data", "inplace",
-    "indexing", "random", "sampling", "sequence"))
+    "again", "assignment", "basic_index", "copying", "create", "create_like", "from_data",
+    "inplace", "indexing", "random", "sampling", "sequence"))
 RENAMED = {"__getitem__": "index", "__setitem__": "index_put_", "true_divide": "div",
            "__eq__": "eq", "__pow__": "pow", "__floordiv__": "floor_divide",
            "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
