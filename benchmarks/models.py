@@ -107,8 +107,10 @@ def measure_peak(library: str, name: str, threads: int, how: str, step_as: str) 
     """Megabytes that this process needs at most for building a model and four of its steps.
 
     The compiler's own code is there before, as the library's is, also where a step beside those
-    that are compiled is eager.
+    that are compiled is eager; and numpy, which makes the data.
     """
+    import numpy.random  # noqa: F401
+
     torch = __import__(library)
     torch.set_num_threads(threads)
     torch.ones(4).add(1).sum()
