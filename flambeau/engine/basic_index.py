@@ -8,7 +8,10 @@ from ..ops.shape import bounds
 from .eager import engine, new_table
 from .views import take, view_plan
 
-plans_of_views = new_table()  # (signature, index made hashable) -> plan
+_plans = new_table()  # (signature, index made hashable) -> plan
+#: the plan that is known of one, else None. (A method of an imported name would be looked up anew,
+#: and bound, in every call.)
+known_view = _plans.get
 
 
 def _walk(x, key):
@@ -69,9 +72,9 @@ basic = _Basic()
 
 def run_basic(x, key):
     """The view that a key asks for."""
-    plan = plans_of_views.get((x.sig, key))
+    plan = known_view((x.sig, key))
     if plan is None:
-        plan = keep(plans_of_views, (x.sig, key), view_plan(basic, x.sig, {"key": key}))
+        plan = keep(_plans, (x.sig, key), view_plan(basic, x.sig, {"key": key}))
     return take(x, plan)
 
 

@@ -16,7 +16,7 @@ from ..devices.cpu.bounds import within
 from ..devices.cpu.remember import keep
 from . import masking
 from .access import ASKED, check_bounds
-from .basic_index import WHOLE, basic, plain_key, plans_of_views, run_basic, too_many
+from .basic_index import WHOLE, basic, known_view, plain_key, run_basic, too_many
 from .convert import from_lists, from_numpy, raw_array
 from .eager import engine, new_table
 from .fresh import empty
@@ -54,9 +54,9 @@ def getitem(x: Tensor, index):
             return found
     key = plain_key(index)
     if key is not None:
-        plan = plans_of_views.get((x.sig, key))
+        plan = known_view((x.sig, key))
         return run_basic(x, key) if plan is None else take(x, plan)
-    if x.sig.tag is None and any_tagged((index,)):
+    if x.sig.tag is None and any_tagged(index if type(index) is tuple else (index,)):
         answered = intercepted(getitem_op, (x, index), {})
         if answered is not None:
             return answered[0]
