@@ -28,10 +28,11 @@ from .writing import changed, check_writable
 _NUMBERS = frozenset((int, float, bool))
 
 
-def _in_place(frame_of, combine: str | None):
-    """The front of f(x, dim, index, source)."""
+def _by_index(frame_of, combine: str | None, write, is_copied: bool = False):
+    """The front of f(x, dim, index, source), where write(op, plan, x, index, source) gives None if
+    it is left to the usual one."""
     def wrapped(op: Op, otherwise):
-        plans = new_table()
+        plans, op.takes_out = new_table(), is_copied
 
         def front(*args, **named):
             if named or len(args) != 4 or tracers or checkers or Tensor not in PLAIN:
@@ -45,71 +46,63 @@ def _in_place(frame_of, combine: str | None):
                 return otherwise(*args)
             if plan is None:
                 result = otherwise(*args)
-                plans[key] = _planned(frame_of, combine, x.sig, dim, index, key[3]) or False
+                plans[key] = ((x.sig.contiguous or not is_copied) and _planned(
+                    frame_of, combine, x.sig, dim, index, key[3])) or False
                 return result
-            if plan is False or (modes.grad and (
-                    x.node or (kind not in _NUMBERS and source.node))):
-                return otherwise(*args)
-            check, count, high, given, run, last, *_ = plan
-            if not check(index.ptr, count, 0, high) or index.mem is x.mem:
-                return otherwise(*args)
-            if given is not None:
-                if given.dtype.kind in "iu":
-                    check_element(source, given.dtype)
-                source = filled(empty(given), source)
-            elif source.mem is x.mem:
-                return otherwise(*args)
-            check_writable(x, op.name)
-            run(x.ptr, source.ptr, index.ptr, last)
-            changed(x)
-            return x
+            found = write(op, plan, x, index, source) if plan else None
+            return otherwise(*args) if found is None else found
 
         front.__name__, front.__doc__ = op.name, op.doc
         return front
 
     return wrapped
+
+
+def _in_place(frame_of, combine: str | None):
+    """The front of a form in place, where nothing is recorded."""
+    def write(op: Op, plan, x: Tensor, index: Tensor, source):
+        check, count, high, given, run, last, *_ = plan
+        if modes.grad and (x.node or (given is None and source.node)):
+            return None
+        if not check(index.ptr, count, 0, high) or index.mem is x.mem:
+            return None
+        if given is not None:
+            source = _one_number(given, source)
+        elif source.mem is x.mem:
+            return None
+        check_writable(x, op.name)
+        run(x.ptr, source.ptr, index.ptr, last)
+        changed(x)
+        return x
+
+    return _by_index(frame_of, combine, write)
 
 
 def _copied(frame_of, combine: str | None, label: str):
-    """The front of f(x, dim, index, source) that leaves x as it is."""
-    def wrapped(op: Op, otherwise):
-        plans, op.takes_out = new_table(), True
+    """The front that leaves x as it is; tensors that are written may be recorded."""
+    def write(op: Op, plan, x: Tensor, index: Tensor, source):
+        check, count, high, given, run, last, frame, _ = plan
+        wanted = modes.grad and (x.node or (given is None and source.node))
+        if not check(index.ptr, count, 0, high) or (wanted and given is not None):
+            return None
+        if given is not None:
+            source = _one_number(given, source)
+        out = engine.clone(make(x.sig, x.mem, x.ptr) if x.node else x)
+        run(out.ptr, source.ptr, index.ptr, last)
+        if not wanted:
+            return out
+        chosen = selection.Selection(frame, (index,))
+        return recorded(out, label, (x, source), selection.put_back(
+            x, chosen, source, combine, label), chosen.indices)
 
-        def front(*args, **named):
-            if named or len(args) != 4 or tracers or checkers or Tensor not in PLAIN:
-                return otherwise(*args, **named)
-            x, dim, index, source = args
-            kind = type(source)
-            try:
-                key = x.sig, dim, index.sig, kind if kind in _NUMBERS else source.sig
-                plan = plans.get(key)
-            except (AttributeError, TypeError):
-                return otherwise(*args)
-            if plan is None:
-                result = otherwise(*args)
-                plans[key] = (x.sig.contiguous and _planned(
-                    frame_of, combine, x.sig, dim, index, key[3])) or False
-                return result
-            if plan is False:
-                return otherwise(*args)
-            check, count, high, given, run, last, frame, _ = plan
-            wanted = modes.grad and (x.node or (given is None and source.node))
-            if not check(index.ptr, count, 0, high) or (wanted and given is not None):
-                return otherwise(*args)
-            if given is not None:
-                source = filled(empty(given), source)
-            out = engine.clone(make(x.sig, x.mem, x.ptr) if x.node else x)
-            run(out.ptr, source.ptr, index.ptr, last)
-            if not wanted:
-                return out
-            chosen = selection.Selection(frame, (index,))
-            return recorded(out, label, (x, source), selection.put_back(
-                x, chosen, source, combine, label), chosen.indices)
+    return _by_index(frame_of, combine, write, is_copied=True)
 
-        front.__name__, front.__doc__ = op.name, op.doc
-        return front
 
-    return wrapped
+def _one_number(sig: Signature, value) -> Tensor:
+    """A number as a tensor that is written."""
+    if sig.dtype.kind in "iu":
+        check_element(value, sig.dtype)
+    return filled(empty(sig), value)
 
 
 def _planned(frame_of, combine, x: Signature, dim, index: Tensor, given):
