@@ -41,6 +41,14 @@ CALLS = {
 }
 
 
+LINEAR = {name: getattr(torch.linalg, name) for name in (
+    "eigh", "svd", "inv", "cholesky", "lu", "lu_factor", "cond", "pinv", "svdvals")}
+LINEAR["solve"] = lambda a: torch.linalg.solve(a, a[:, :2])
+LINEAR["lstsq"] = lambda a: torch.linalg.lstsq(a, a[:, :2])
+CALLS |= {name: lambda o, call=call: call(o["sym"] + 9 * torch.eye(5))
+          for name, call in LINEAR.items()}
+
+
 def same(a, b) -> bool:
     if isinstance(a, (tuple, list)):
         return type(a) is type(b) and all(map(same, a, b))
@@ -84,6 +92,19 @@ def test_indices_are_checked_in_every_call():
     met(lambda: torch.take_along_dim(x, index, 1))
     with pytest.raises((IndexError, RuntimeError), match=r"out of bounds|out of range"):
         torch.take_along_dim(x, index + 7, 1)
+
+
+@pytest.mark.parametrize("name", ["inv", "solve", "cholesky"])
+def test_matrices_that_have_no_result_are_refused_in_every_call(name):
+    good, bad = torch.eye(3) * 2, torch.zeros(3, 3)
+    met(lambda: LINEAR[name](good))
+    with pytest.raises(torch.linalg.LinAlgError, match=f"linalg.{name}: .*1 is"):
+        LINEAR[name](bad)
+    batch = torch.stack([good, bad])
+    met(lambda: LINEAR[name](torch.stack([good, good])) if name != "solve" else None)
+    if name != "solve":
+        with pytest.raises(torch.linalg.LinAlgError, match="Batch element 1"):
+            LINEAR[name](batch)
 
 
 def test_what_is_written_to_is_never_played():

@@ -62,8 +62,8 @@ def plug(op: Op) -> None:
         op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
-        if op.name in replays.NAMES:
-            op.run = replays.playing(op, op.run)
+    if op.name in replays.NAMES and isinstance(op, (Composite, Library)):
+        op.run = replays.playing(op, op.run)
     if op.name in replays.BACKS and op.formula is not None:
         back = back_of(op)
         back.play = replays.playing_back(back.gradients)

@@ -34,6 +34,19 @@ OFTEN = 16
 #: elements of a tensor, and bytes of all that lies between: beyond, Python matters little
 _MOST_ELEMENTS, _MOST_BYTES = 1 << 16, 1 << 20
 _ALIGN = 64
+#: native code that answers whether it failed, which is then left to the op, and what it writes
+_ANSWERING = {
+    "cholesky_": (0, 1, 3),
+    "eigh_":     (0, 1, 3, 4),
+    "exchanges_": (0, 2),
+    "geqrf_":    (0, 1, 3),
+    "inverse_":  (0, 1, 3, 4),
+    "least_":    (0, 1, 4, 5),
+    "lu_":       (0, 1, 2, 4),
+    "orgqr_":    (0, 3),
+    "solve_":    (0, 1, 6, 7),
+    "svd_":      (0, 1, 2, 4, 5),
+}
 
 #: arguments that are known by their type and value
 _VALUES = frozenset((int, bool, str, type(None), dt.dtype, Signature))
@@ -213,12 +226,18 @@ def _extent(x: Tensor) -> tuple[int, int]:
 
 def _listener():
     """A recorder that is also told of indices, and when they were checked."""
-    from .tape import Recorder
+    from .tape import Recorder, positions
 
     class Listener(Recorder):
         def __init__(self) -> None:
             super().__init__()
             self.bounds: list[tuple] = []
+
+        def writes(self, name: str) -> tuple[int, ...]:
+            return super().writes(name) or positions(_ANSWERING, name)
+
+        def answers(self, launch) -> bool:
+            return bool(positions(_ANSWERING, launch.name))
 
         def check(self, index, low: int, high: int, refuse) -> None:
             place, sig = self.find(index.ptr), index.sig
@@ -241,21 +260,21 @@ def _written(recorder, out, count: int, handed: bool):
     if not isinstance(out, (Tensor, tuple, list)):
         return None
     parts = [t for t in _parts(out) if t is not None or not handed]
-    if not parts or not all(type(t) is Tensor and t.node is None and t.sig.numel and (
-            t.sig.tag is None) for t in parts):
+    if not all(type(t) is Tensor and t.node is None and t.sig.tag is None for t in parts):
         return None
+    parts = [t for t in parts if t.sig.numel]
     ends = [recorder.find(t.ptr) for t in parts]
-    if None in ends or (not handed and (len({p.root for p in ends}) < len(ends) or any(
-            p.root[0] != "buffer" for p in ends))):
+    if not parts or None in ends or any(p.root[0] == "constant" for p in ends):
+        return None
+    if not handed and (len({p.root for p in ends}) < len(ends)
+                       or any(p.root[0] == "outside" for p in ends)):
         return None
     for place in ends:
         recorder.seen(place)
     launches = recorder.launches
-    written = {root[1] for launch in launches for root in launch.writes if root[0] == "buffer"}
+    made = {root for launch in launches for root in launch.writes} | {p.root for p in ends}
     if recorder.reason or recorder.changed or any(launch.effect for launch in launches) or (
-            recorder.filled.keys() & (written | {p.root[1] for p in ends
-                                                 if p.root[0] == "buffer"})) or any(
-            p.root[0] == "constant" for p in ends):
+            any(("buffer", b) in made for b in recorder.filled)):
         return None
     return _Text(recorder, launches, out, parts, ends).compiled(count)
 
@@ -326,7 +345,9 @@ class _Text:
                 self._bound(*bounds.pop(0)[1:])
             self.scope[f"f{n}"] = launch.function
             args = [self._argument(a, launch, k) for k, a in enumerate(launch.args)]
-            self.lines.append(f"f{n}({', '.join(args)})")
+            call = f"f{n}({', '.join(args)})"
+            self.lines += [f"if {call}:", "    return None"] if self.recorder.answers(launch) else [
+                call]
         for bound in bounds:
             self._bound(*bound[1:])
 
@@ -376,11 +397,18 @@ class _Text:
             self.fixed[key] = mem.address
         return self.fixed[key]
 
+    def _nothing(self, t: Tensor) -> str:
+        """A new tensor without elements."""
+        name = f"none{len(self.scope)}"
+        self.scope[name] = t.sig
+        return f"empty({name})"
+
     def _answer(self, out, results: list[str]) -> str:
         if isinstance(out, Tensor):
             return results[0]
         left = iter(results)
-        listed = ", ".join(["None" if t is None else next(left) for t in out])
+        listed = ", ".join(["None" if t is None else next(left) if t.sig.numel else self._nothing(t)
+                            for t in out])
         if type(out) is list:
             return f"[{listed}]"
         self.scope["kind"] = type(out)
@@ -392,22 +420,27 @@ NAMES = frozenset((
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "addr", "aminmax", "as_strided_copy",
     "as_strided_scatter", "batch_norm", "bilinear", "block_diag", "cartesian_prod", "cdist",
-    "channel_shuffle", "cholesky_inverse", "cholesky_solve", "column_stack", "conv1d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross",
-    "cross_entropy", "cumulative_trapezoid", "diag_embed", "diagflat", "diagonal_copy",
-    "diagonal_scatter", "dist", "dstack", "einsum", "fft2", "fftshift", "flip", "fliplr", "flipud",
-    "float_power", "fold", "gather", "glu", "group_norm", "hfft", "hfft2", "hfftn", "hstack",
-    "ifft2", "ifftn", "ifftshift", "ihfft2", "ihfftn", "index_add", "index_copy", "index_fill",
-    "index_put", "index_reduce", "index_select", "interpolate", "irfft", "irfft2", "irfftn",
-    "kron", "layer_norm", "ldexp", "local_response_norm", "matrix_norm", "max_pool1d",
-    "max_pool2d", "max_pool3d", "multi_dot", "native_batch_norm", "native_group_norm",
-    "native_layer_norm", "nll_loss", "norm", "ormqr", "pad", "pairwise_distance", "pdist",
-    "pixel_shuffle", "pixel_unshuffle", "polygamma", "qr", "renorm", "repeat",
-    "repeat_interleave", "rfft2", "roll", "rot90", "rsub", "scatter", "scatter_add",
-    "scatter_reduce", "select_scatter", "slice_scatter", "softmin", "split_with_sizes_copy",
-    "std_mean", "stft", "take_along_dim", "tensordot", "tile", "triangular_solve", "unbind_copy",
-    "unfold", "unfold_copy", "upsample", "upsample_bilinear", "upsample_nearest", "vander",
-    "var_mean", "vector_norm", "vstack"))
+    "channel_shuffle", "cholesky", "cholesky_ex", "cholesky_inverse", "cholesky_solve",
+    "column_stack", "cond", "conv1d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "corrcoef", "cov", "cross", "cross_entropy", "cumulative_trapezoid",
+    "diag_embed", "diagflat", "diagonal_copy", "diagonal_scatter", "diff", "dist", "dstack", "eigh",
+    "eigvalsh", "einsum", "fft2", "fftshift", "flip", "fliplr", "flipud", "float_power", "fold",
+    "gather", "geqrf", "glu", "gradient", "group_norm", "hfft", "hfft2", "hfftn",
+    "householder_product", "hstack", "ifft2", "ifftn", "ifftshift", "ihfft2", "ihfftn", "index_add",
+    "index_copy", "index_fill", "index_put", "index_reduce", "index_select", "interpolate", "inv",
+    "inv_ex", "irfft", "irfft2", "irfftn", "kron", "kthvalue", "layer_norm", "ldexp",
+    "least_squares", "linear", "local_response_norm", "logcumsumexp", "lstsq", "lu", "lu_factor",
+    "lu_factor_ex", "lu_solve", "lu_unpack", "matrix_norm", "matrix_power", "matrix_rank",
+    "max_pool1d", "max_pool2d", "max_pool3d", "mode", "multi_dot", "multi_margin_loss",
+    "native_batch_norm", "native_group_norm", "native_layer_norm", "nll_loss", "norm", "ormqr",
+    "pad", "pairwise_distance", "pdist", "pinv", "pinverse", "pixel_shuffle", "pixel_unshuffle",
+    "polygamma", "put", "qr", "renorm", "repeat", "repeat_interleave", "rfft2", "roll", "rot90",
+    "rsub", "scatter", "scatter_add", "scatter_reduce", "select_scatter", "singular_values",
+    "slice_scatter", "softmin", "solve", "solve_ex", "solve_triangular", "split_with_sizes_copy",
+    "std_mean", "stft", "svd", "svdvals", "symmetric_values", "take_along_dim", "tensordot",
+    "tensorinv", "tensorsolve", "tile", "trapezoid", "triangular_solve", "unbind_copy", "unfold",
+    "unfold_copy", "upsample", "upsample_bilinear", "upsample_nearest", "vander", "var_mean",
+    "vecdot", "vector_norm", "vstack"))
 #: ops whose formulas do
 BACKS = frozenset((
     "_adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_scatter_fold",

@@ -424,8 +424,12 @@ class Recorder:
         self.met.add(index)
         return Live(index)
 
+    def writes(self, name: str) -> tuple[int, ...]:
+        """Positions of what native code that is no kernel writes; nothing if nobody knows."""
+        return positions(WRITES, name)
+
     def _opaque(self, function, name: str, args) -> Launch:
-        written = positions(WRITES, name)
+        written = self.writes(name)
         if not written:
             raise Break(f"{name} does not say what it writes")
         written = self._once(tuple(i % len(args) for i in written if args[i] != 0))
