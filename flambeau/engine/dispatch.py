@@ -14,6 +14,7 @@ from . import (
     convolve,
     cuts,
     deposit,
+    distances,
     entropy,
     fetch,
     fourier,
@@ -69,7 +70,7 @@ def plug(op: Op) -> None:
         back.play = replays.playing_back(back.gradients)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
                    cuts, likeness, inplace, fourier, gridded, inverse, placing, converging,
-                   systems):
+                   systems, distances):
         if op.name in family.FRONTS:
             op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)
