@@ -170,7 +170,8 @@ def test_distinct_slices_are_those_of_numpy(dtype):
         for dim in range(x.ndim):
             if not x.size and x.shape[dim]:
                 continue
-            found = torch.unique(torch.from_numpy(x), dim=dim, return_inverse=True, return_counts=True)
+            given = torch.from_numpy(x)
+            found = torch.unique(given, dim=dim, return_inverse=True, return_counts=True)
             wanted = np.unique(x, axis=dim, return_inverse=True, return_counts=True)
             for a, b in zip(found, wanted, strict=True):
                 assert np.array_equal(a.numpy().reshape(b.shape), b)
