@@ -74,6 +74,16 @@ def met(call, times=replays.OFTEN + 4):
     return out
 
 
+def test_plans_that_are_forgotten_are_not_played():
+    from flambeau.devices.cpu.remember import forget_all
+
+    x, y = torch.randn(7, 5), torch.randn(7, 5)
+    wanted = met(lambda: torch.einsum("ij,kj->ik", x, y))
+    forget_all()
+    assert not any(replays._tables)
+    assert torch.equal(met(lambda: torch.einsum("ij,kj->ik", x, y)), wanted)
+
+
 def test_results_are_new_each_time():
     x = torch.randn(3, 3)
     one, other = met(lambda: torch.tile(x, (2,))), torch.tile(x, (2,))

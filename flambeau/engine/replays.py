@@ -18,7 +18,7 @@ from typing import Any
 from ..core import dtype as dt
 from ..core.device import CPU
 from ..devices.cpu.bounds import within
-from ..devices.cpu.remember import keep
+from ..devices.cpu.remember import TABLES, keep, watchers
 from ..ops.declare import Op
 from .access import ASKED
 from .convert import raw_array
@@ -52,6 +52,27 @@ _ANSWERING = {
 _VALUES = frozenset((int, bool, str, type(None), dt.dtype, Signature))
 
 
+#: tables of what is known of calls, and the plans that were forgotten last
+_tables: list[dict] = []
+_forgotten: list = []
+
+
+def _table() -> dict:
+    _tables.append(made := new_table())
+    return made
+
+
+def _begin_anew() -> None:
+    """Plans are about to be forgotten, and with them all that knows their words by address; they
+    live until the next time, for another thread may be at work with them."""
+    _forgotten[:] = [list(table.values()) for table in TABLES]
+    for known in _tables:
+        known.clear()
+
+
+watchers.append(_begin_anew)
+
+
 def known_by(args, tensors: list) -> list | None:
     """What arguments are known by; None where they are not plain, or part of a graph."""
     key: list = []
@@ -78,7 +99,7 @@ def known_by(args, tensors: list) -> list | None:
 
 def playing(op: Op, otherwise):
     """The front of a composite, given the one that knows all calls."""
-    known = new_table()
+    known = _table()
 
     def front(*args, **named):
         if tracers or checkers or Tensor not in PLAIN:
@@ -103,7 +124,7 @@ def playing(op: Op, otherwise):
 def playing_back(formula):
     """f(parents, values): what `formula(parents, values)` gives, a gradient or None for each of the
     parents of a step, where nothing of it is recorded."""
-    known = new_table()
+    known = _table()
 
     def front(parents: tuple, values: list) -> list:
         if tracers or checkers or Tensor not in PLAIN:
@@ -287,8 +308,6 @@ class _Text:
         self.scope: dict[str, Any] = {"empty": empty, "make": make}
         self.held: list = []      # memory that the text knows by its address
         self.fixed: dict = {}     # what never changes -> its address
-        if any(launch.kernel is None for launch in launches):
-            self.held.append(recorder.plans())  # some are given words of plans
         self.homes: dict[int, int] = {}  # buffer of a result -> the first one that lies there
         for k, p in enumerate(ends):
             if p.root[0] == "buffer":
