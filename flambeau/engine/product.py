@@ -360,7 +360,7 @@ def _require_tensors(op: Op, given) -> None:
 PYTHON_FRONT = '''
 def {name}({x}, {w}, *, out=None):
     if out is not None:
-        return run_into("{name}", op.run, ({x}, {w}), {{}}, out)
+        return run_into("{name}", {name}, ({x}, {w}), {{}}, out)
     return call({x}, {w})
 '''
 
@@ -382,7 +382,7 @@ def _front(op: Op):
             found = table[w.sig] = plan(x.sig, w.sig, ProductBack(op, x.sig, w.sig))
         return _record(execute(found, x, w), found[4], x, w)
 
-    scope = {"call": call, "op": op, "run_into": run_into}
+    scope = {"call": call, "run_into": run_into}
     text = PYTHON_FRONT.format(name=op.name, x=op.names[0], w=op.names[1])
     return _adopted(op, _named(compile_front(text, op.name, scope), op), plans)
 
