@@ -84,6 +84,18 @@ def test_plans_that_are_forgotten_are_not_played():
     assert torch.equal(met(lambda: torch.einsum("ij,kj->ik", x, y)), wanted)
 
 
+def test_what_is_cast_is_not_played():
+    x, y = torch.randn(4, 5), torch.randn(3, 5)
+
+    def call():
+        return torch.einsum("ij,kj->ik", x, y)
+
+    met(call)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert met(call).dtype is torch.bfloat16
+    assert call().dtype is torch.float32
+
+
 def test_results_are_new_each_time():
     x = torch.randn(3, 3)
     one, other = met(lambda: torch.tile(x, (2,))), torch.tile(x, (2,))

@@ -25,7 +25,7 @@ from .convert import raw_array
 from .eager import compile_front, new_table
 from .fresh import empty
 from .interception import PLAIN, tracers
-from .modes import modes
+from .modes import autocasting, modes
 from .storage import allocate, checkers
 from .tensor import Signature, Tensor, make, signature
 
@@ -102,7 +102,7 @@ def playing(op: Op, otherwise):
     known = _table()
 
     def front(*args, **named):
-        if tracers or checkers or Tensor not in PLAIN:
+        if tracers or checkers or autocasting or Tensor not in PLAIN:
             return otherwise(*args, **named)
         tensors: list = []
         key: Any = known_by((*args, *named, *named.values()) if named else args, tensors)
@@ -127,7 +127,7 @@ def playing_back(formula):
     known = _table()
 
     def front(parents: tuple, values: list) -> list:
-        if tracers or checkers or Tensor not in PLAIN:
+        if tracers or checkers or autocasting or Tensor not in PLAIN:
             return formula(parents, values)
         tensors: list = []
         key: Any = known_by(values, tensors)
