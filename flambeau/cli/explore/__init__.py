@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 from collections.abc import Callable, Iterator
 
 from flambeau.cli.arguments import count, rate
@@ -26,7 +27,13 @@ INSTRUMENTS = {
     "graph":        "the autograd graph of a few lines, and the walk back through it",
     "loop":         "the five lines of a training loop, and what goes wrong without them",
 }  # fmt: skip
-WITHOUT = ["zero_grad", "shuffle", "no_grad", "eval"]
+#: what can be left out of the loop, and what comes of it
+WITHOUT = {
+    "zero_grad": "gradients of earlier steps stay and are added to",
+    "shuffle":   "batches come in the order of the file, which is sorted",
+    "no_grad":   "validation records a graph, and whoever keeps its loss keeps the graph",
+    "eval":      "validation runs with dropout still on",
+}  # fmt: skip
 
 
 def add_arguments(form: argparse.ArgumentParser) -> None:
@@ -34,11 +41,13 @@ def add_arguments(form: argparse.ArgumentParser) -> None:
                       help="; ".join(f"{name}: {what}" for name, what in INSTRUMENTS.items()))
     form.add_argument("operands", nargs="*", metavar="OPERAND",
                       help="what to show as text: shapes, a formula and its inputs")
+    form._negative_number_matcher = re.compile(r"-\d")  # -1,3 is a shape, if a wrong one
     form.add_argument("--text", action="store_true", help="print, without a browser")
     form.add_argument("--port", type=int, default=0, help="default: a free one")
     form.add_argument("--no-browser", action="store_true", help="say the address, open nothing")
     form.add_argument("--without", choices=WITHOUT, action="append",
-                      help="loop: leave this out (may be given again)")
+                      help="loop: leave something out (may be given again): " + "; ".join(
+                          f"{name}: {what}" for name, what in WITHOUT.items()))
     form.add_argument("--early", action="store_true", help="loop: step before backward")
     form.add_argument("--model", choices=["line", "net"], help="loop: what is trained")
     form.add_argument("--lr", type=rate, help="loop: the learning rate")
@@ -137,13 +146,14 @@ def serve(instrument: str, port: int, browser: bool) -> int:
         raise UsageError(f"port {port} cannot be used ({failure.strerror}); without --port a free "
                          "one is found") from None
     address = f"{server.address}#{instrument}"
-    with server:
+    try:
         print(f"flambeau explore: {address}", flush=True)
         opened = browser and open_page(address)
         print("It is open in the browser." if opened else "Open this address in a browser.",
               "Ctrl-C ends it.", flush=True)
-        try:
-            server.serve_forever(poll_interval=0.2)
-        except KeyboardInterrupt:
-            print()
+        server.serve_forever(poll_interval=0.2)
+    except KeyboardInterrupt:
+        print()
+    finally:
+        server.server_close()
     return 0

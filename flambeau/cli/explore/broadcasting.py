@@ -7,7 +7,7 @@ strides, offsets, results and refusals are what it says of them, however large t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -123,7 +123,7 @@ def operand(name: str, tensor: Any, expanded: Any) -> dict:
     }
 
 
-def cells(expanded: list, result: Any) -> dict:
+def cells(expanded: Sequence, result: Any) -> dict:
     """The first cells of the result: where in each operand's storage the value comes from."""
     sizes = list(result.shape)
     drawn = [min(size, DRAWN if axis >= len(sizes) - 2 else PANELS)

@@ -53,8 +53,8 @@ class Drawing:
 
     def __init__(self, program: Program) -> None:
         self.program, self.records = program, program.records
-        self.result = program.names[program.output]
-        self.result = self.result if isinstance(self.result, flambeau.Tensor) else None
+        result = program.names[program.output or ""]
+        self.result = result if isinstance(result, flambeau.Tensor) else None
         self.steps: list[dict] = []
         self.found: dict[int, Any] = {}      # number of a box -> step of the library's graph
         self.number: dict[int, int] = {}     # id of a step or leaf -> number of its box

@@ -5,6 +5,8 @@ Edges that pass over layers are given a place in each of them, so that no box hi
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 SWEEPS = 8
 
 
@@ -53,7 +55,7 @@ def _chains(layer: list[int], edges: list[tuple[int, int]]) -> tuple[list, dict,
         fresh += len(chain)
         chains.append(chain)
         way = [a, *[node for _, node in chain], b]
-        for left, right in zip(way, way[1:]):
+        for left, right in pairwise(way):
             below.setdefault(right, []).append(left)
             above.setdefault(left, []).append(right)
     return chains, below, above

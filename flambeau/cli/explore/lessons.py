@@ -11,7 +11,7 @@ import flambeau
 from flambeau import nn
 from flambeau.cli.explore.numbers import plain
 
-SEED, BATCH, HELD_OUT, GRID = 2, 16, 16, 24
+SEED, GRID = 2, 24
 FIELD = (-1.6, 2.6, -1.2, 1.7)  # left, right, low, high of the plane that the net is drawn on
 
 
@@ -25,6 +25,8 @@ class Recipe:
     model: Callable[[], nn.Module]
     loss: Callable[[], nn.Module]
     data: Callable[[], tuple[Any, Any]]
+    batch: int
+    held_out: int
     field: bool
 
 
@@ -35,22 +37,28 @@ def line_data() -> tuple[Any, Any]:
 
 
 def moons_data() -> tuple[Any, Any]:
-    """64 points of two moons with a little noise, one class after the other."""
-    angle = flambeau.rand(64) * math.pi
-    second = (flambeau.arange(64) >= 32).float()
+    """128 points of two moons with a little noise, one class after the other."""
+    angle = flambeau.rand(128) * math.pi
+    second = (flambeau.arange(128) >= 64).float()
     x = flambeau.where(second > 0, 1 - angle.cos(), angle.cos())
     y = flambeau.where(second > 0, 0.5 - angle.sin(), angle.sin())
-    return flambeau.stack([x, y], 1) + 0.12 * flambeau.randn(64, 2), second[:, None]
+    return flambeau.stack([x, y], 1) + 0.12 * flambeau.randn(128, 2), second[:, None]
+
+
+def two_layers() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 1))
 
 
 LESSONS = {
-    "line": Recipe("a line, y = 2x + 1: nn.Linear(1, 1), mean squared error", 0.1, 60,
-                   lambda: nn.Linear(1, 1), nn.MSELoss, line_data, False),
-    "net": Recipe("two layers on two moons: Linear(2, 8), Tanh, Dropout(0.2), Linear(8, 1)", 0.5,
-                  400, lambda: nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Dropout(0.2),
-                                             nn.Linear(8, 1)),
-                  nn.BCEWithLogitsLoss, moons_data, True),
-}  # fmt: skip
+    "line": Recipe(
+        "a line through 48 points of y = 2x + 1: nn.Linear(1, 1), mean squared error", lr=0.1,
+        steps=60, model=lambda: nn.Linear(1, 1), loss=nn.MSELoss, data=line_data, batch=16,
+        held_out=16, field=False),
+    "net": Recipe(
+        "two layers on 96 points of two moons: Linear(2, 16), Tanh, Dropout(0.1), Linear(16, 1)",
+        lr=1.0, steps=300, model=two_layers, loss=nn.BCEWithLogitsLoss, data=moons_data, batch=32,
+        held_out=32, field=True),
+}
 
 
 class Lesson:
@@ -59,16 +67,17 @@ class Lesson:
     def __init__(self, recipe: Recipe, shuffle: bool) -> None:
         flambeau.manual_seed(SEED)
         self.about, self.lr, self.field = recipe.about, recipe.lr, recipe.field
+        self.size = recipe.batch
         x, y = recipe.data()
         held = flambeau.zeros(len(x), dtype=flambeau.bool)
-        held[flambeau.randperm(len(x))[:HELD_OUT]] = True
+        held[flambeau.randperm(len(x))[:recipe.held_out]] = True
         self.x, self.y = x[~held], y[~held]
         self.held_x, self.held_y = x[held], y[held]
         self.model, self.loss = recipe.model(), recipe.loss()
         self.has_dropout = any(isinstance(m, nn.Dropout) for m in self.model.modules())
         self.shuffle = shuffle
         self.own = flambeau.Generator().manual_seed(SEED)
-        self.per_epoch = math.ceil(len(self.x) / BATCH)
+        self.per_epoch = math.ceil(len(self.x) / self.size)
 
     def batch(self, number: int) -> tuple[Any, Any]:
         """The batch of a step; the order is drawn anew at the beginning of each pass."""
@@ -77,7 +86,7 @@ class Lesson:
             count = len(self.x)
             self.order = (flambeau.randperm(count, generator=self.own) if self.shuffle
                           else flambeau.arange(count))
-        chosen = self.order[place * BATCH:(place + 1) * BATCH]
+        chosen = self.order[place * self.size:(place + 1) * self.size]
         return self.x[chosen], self.y[chosen]
 
     def fit(self) -> dict:

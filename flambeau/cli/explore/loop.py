@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import flambeau
-from flambeau.cli.explore import lessons
+from flambeau.cli.explore import WITHOUT, lessons
 from flambeau.cli.explore.lessons import Lesson
 from flambeau.cli.explore.numbers import plain, short, size
 from flambeau.cli.explore.recorded import freed, kept_by, steps_from
@@ -23,13 +23,6 @@ CALLS = {
     "loss":      "loss = loss_fn(pred, y)",
     "backward":  "loss.backward()",
     "step":      "optimizer.step()",
-}  # fmt: skip
-#: what can be left out, and what it is there for
-WITHOUT = {
-    "zero_grad": "the gradients of earlier steps stay and are added to",
-    "shuffle":   "batches come in the order of the file, which is sorted",
-    "no_grad":   "validation records a graph, and whoever keeps its loss keeps the graph",
-    "eval":      "validation runs with dropout still on",
 }  # fmt: skip
 MOST_STEPS, FRAMES = 1000, 60
 
@@ -201,6 +194,15 @@ def _first(table: dict) -> tuple[str, Any]:
     return name, value
 
 
+def _several(value: Any) -> bool:
+    """Whether nested lists hold more than one number."""
+    while isinstance(value, list):
+        if len(value) > 1:
+            return True
+        value = value[0]
+    return False
+
+
 def says_zero_grad(before: dict, after: dict, settings: Mapping) -> str:
     had = [g for g in before["grads"].values() if g is not None]
     if not had:
@@ -226,7 +228,8 @@ def says_backward(before: dict, after: dict, settings: Mapping) -> str:
     had = before["grads"][name]
     freed = f"The {after['graph']['freed']} steps gave back what they kept."
     if had is None:
-        return f"Every .grad is filled: {name}.grad starts with {short(now)}. {freed}"
+        verb = "starts with" if _several(after["grads"][name]) else "is"
+        return f"Every .grad is filled: {name}.grad {verb} {short(now)}. {freed}"
     _, old = _first(before["grads"])
     added = plain(flambeau.tensor(now) - flambeau.tensor(old)) if _all_finite(now, old) else "nan"
     return (f"Added to what was there: {name}.grad {short(old)} + {short(added)} = {short(now)}. "

@@ -103,25 +103,24 @@ class Program:
                          "with no_grad(): and x.retain_grad()")
 
     def _assign(self, statement: ast.Assign) -> None:
+        names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+        if len(names) < len(statement.targets):
+            self._refuse("only a name may stand left of =")
+        for name in names:
+            self._check_name(name)
         literal = _literal(statement.value)
-        for target in statement.targets:
-            if not isinstance(target, ast.Name):
-                self._refuse("only a name may stand left of =")
-            self._check_name(target.id)
-        first = statement.targets[0].id  # type: ignore[attr-defined]
-        if literal is not None and first not in self.names:
-            value = self._input(first, self.given.get(first, literal), in_program=True)
+        if literal is not None and names[0] not in self.names:
+            value = self._input(names[0], self.given.get(names[0], literal), in_program=True)
         else:
             value = self.value(statement.value)
         if value is None:
             self._refuse("retain_grad() gives nothing that could have a name")
-        for target in statement.targets:
-            name = target.id  # type: ignore[attr-defined]
+        found = self._by_id.get(id(value))
+        for name in names:
             self.names[name] = value
-            found = self._by_id.get(id(value))
             if found is not None and name not in found.names:
                 found.names.append(name)
-            self.output = name
+        self.output = names[-1]
 
     def _with(self, statement: ast.With) -> None:
         (item, *others) = statement.items
@@ -139,12 +138,12 @@ class Program:
 
     def value(self, node: ast.expr) -> Any:
         self.line = getattr(node, "lineno", self.line)
-        known = {
+        known: dict[type, Callable] = {
             ast.Constant: self._constant, ast.Name: self._name, ast.BinOp: self._binary,
             ast.UnaryOp: self._unary, ast.Call: self._call, ast.Attribute: self._attribute,
             ast.Subscript: self._subscript, ast.List: self._list, ast.Tuple: self._tuple,
         }  # fmt: skip
-        method: Callable | None = known.get(type(node))
+        method = known.get(type(node))
         if method is None:
             self._refuse(f"{_words(node)} is not understood here; formulas are made of names, "
                          "numbers, lists of numbers, + - * / ** @ and functions such as exp")
