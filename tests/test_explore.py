@@ -2,15 +2,17 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import combinations, pairwise
+from pathlib import Path
 
 import pytest
 
 import flambeau
 from flambeau.cli import main
-from flambeau.cli.explore import broadcasting, graph, layers, loop, strides
+from flambeau.cli.explore import WITHOUT, broadcasting, graph, layers, loop, strides
 from flambeau.cli.explore.numbers import plain, short, size
 from flambeau.cli.explore.program import FUNCTIONS, OPERATORS, REFUSALS, Program
 from flambeau.cli.usage import UsageError
@@ -25,7 +27,7 @@ def test_numbers_are_what_json_can_carry():
     values = plain(flambeau.tensor([1.5, float("nan"), float("inf"), -float("inf")]))
     assert values == [1.5, "nan", "inf", "-inf"]
     assert short([1 / 3, None, 0.0, "nan"]) == "[0.333333, None, 0, nan]"
-    assert [size(n) for n in (1, 999, 196_608, 10**13)] == ["1 bytes", "999 bytes", "197 kB",
+    assert [size(n) for n in (1, 999, 196_608, 10**13)] == ["1 byte", "999 bytes", "197 kB",
                                                             "10 TB"]
 
 
@@ -400,6 +402,24 @@ def test_step_before_backward_never_learns():
     assert "of an earlier step" in stale["detail"][-2]["says"]
 
 
+def test_step_between_forward_and_backward_is_noticed():
+    answer = trained(early=True, without=["zero_grad"], model="net", at=9)
+    assert answer["refused"]["step"] == answer["at"] == len(answer["losses"]) - 1 < 9
+    assert answer["detail"][-1]["line"] == answer["refused"]["line"] == "backward"
+    assert "modified by an inplace operation" in answer["detail"][-1]["says"]
+    assert "ended in step" in answer["verdict"][0] and len(answer["should"]) == 30
+
+
+def test_whatever_is_left_out_is_shown():
+    for model in ("line", "net"):
+        for count in range(len(WITHOUT) + 1):
+            for without in combinations(WITHOUT, count):
+                for early in (False, True):
+                    answer = trained(model=model, without=list(without), early=early, steps=9, at=5)
+                    json.dumps(answer, allow_nan=False)
+                    assert answer["verdict"] and len(answer["detail"]) >= 3
+
+
 def test_validation_without_no_grad_keeps_graphs():
     answer, right = trained(without=["no_grad"]), trained()
     assert [each["steps"] for each in answer["validation"]] == [2 * k for k in range(1, 11)]
@@ -475,6 +495,15 @@ def test_the_loop_as_text(capsys):
     assert "step 3, line by line" in text and "12 steps, 3 to a pass, without zero_grad" in text
     assert "step before backward" in told(capsys, "loop", "--early", "--steps", "3")
     assert "nan" in told(capsys, "loop", "--lr", "90", "--steps", "90")
+
+
+def test_the_documentation_shows_what_is_printed(capsys):
+    page = Path(__file__).resolve().parents[1].joinpath("docs", "explore.md")
+    shown = re.findall(r"^```\n\$ flambeau explore (.*)\n((?:.*\n)*?)```$",
+                       page.read_text(encoding="utf-8"), re.M)
+    assert len(shown) == 3
+    for command, output in shown:
+        assert told(capsys, *shlex.split(command)) == output
 
 
 @pytest.mark.parametrize(("arguments", "why"), [

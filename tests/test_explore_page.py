@@ -24,6 +24,8 @@ PAGE = resources.files("flambeau.cli.explore").joinpath("page")
 def echo(asked):
     if asked.get("wrong"):
         raise UsageError("this is wrong")
+    if asked.get("fault"):
+        raise ZeroDivisionError("by 0")
     return {"asked": asked}
 
 
@@ -86,6 +88,8 @@ def test_its_own_page_is_answered(server):
     status, answer = question(server, body=b'{"a": 1}', Host=host, Origin=f"http://{host}")
     assert (status, answer) == (200, {"asked": {"a": 1}})
     assert question(server, body=b'{"wrong": true}') == (200, {"error": "this is wrong"})
+    status, answer = question(server, body=b'{"fault": true}')
+    assert status == 500 and "fault of its own: ZeroDivisionError: by 0" in answer["error"]
     shapes = json.dumps({"shapes": ["64,1", "768"]}).encode()
     assert question(server, "broadcasting", shapes)[1]["result"]["shape"] == [64, 768]
 

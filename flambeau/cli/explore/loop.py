@@ -7,6 +7,7 @@ as it was asked for, the one without mistakes runs too: what a mistake costs is 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,9 @@ def compute(asked: Mapping[str, Any]) -> dict:
     settings = settings_of(asked)
     with flambeau.random.fork_rng(), flambeau.enable_grad():
         run = Run(settings).go()
+        if settings["at"] >= len(run.losses):  # it was refused before it came to that step
+            settings["at"] = len(run.losses) - 1
+            run = Run(settings).go()
         whole = run
         if settings["without"] or settings["early"] or settings["lr"] != run.lesson.lr:
             whole = Run({**settings, "without": [], "early": False, "lr": run.lesson.lr}).go()
@@ -39,7 +43,7 @@ def compute(asked: Mapping[str, Any]) -> dict:
         **settings, "lines": lines_of(settings), "default_lr": run.lesson.lr,
         "names": [name for name, _ in run.lesson.model.named_parameters()],
         "about": run.lesson.about, "per_epoch": run.lesson.per_epoch,
-        "losses": plain(run.losses), "validation": run.validated,
+        "refused": run.refused, "losses": plain(run.losses), "validation": run.validated,
         "should": plain(whole.losses), "should_validation": whole.validated,
         "detail": run.detail, "frames": run.frames, "data": run.lesson.shown(),
         "verdict": verdict(run, whole, settings),
@@ -101,6 +105,7 @@ class Run:
         self.kept: list = []            # the losses of validation, as people keep them
         self.detail: list[dict] = []
         self.frames: list[dict] = []
+        self.refused: dict | None = None
         self.last: Any = None           # the tensor that the newest graph leads to
 
     def go(self) -> Run:
@@ -109,7 +114,11 @@ class Run:
         for number in range(steps):
             if number % every == 0:
                 self.frames.append({"step": number, **self.lesson.fit()})
-            self._iterate(number)
+            try:
+                self._iterate(number)
+            except RuntimeError as refusal:
+                self._refuse(number, refusal)
+                return self
             if (number + 1) % self.lesson.per_epoch == 0:
                 self._validate(number + 1)
         self.frames.append({"step": steps, **self.lesson.fit()})
@@ -121,11 +130,23 @@ class Run:
         if looked_at:
             self.detail.append(self._seen("start", None))
         for key in self.order:
+            self.line = key
             before = self._seen(key, None) if looked_at else None
             getattr(self, "_" + key)()
             if before is not None:
                 self.detail.append(self._seen(key, before))
         self.losses.append(self.loss.item())
+
+    def _refuse(self, number: int, refusal: RuntimeError) -> None:
+        """The library would not go on: that is what this loop comes to."""
+        said = re.sub(r" It was last changed at .* in \S+\.(?= )", "", str(refusal))
+        said = said.partition("\n")[0]  # where it was changed is in here: no news to anybody
+        self.refused = {"step": number, "line": self.line, "said": said}
+        self.losses.append(self.loss.item())
+        if number == self.settings["at"]:
+            seen = self._seen(self.line, None)
+            self.detail.append({**seen, "says": f"RuntimeError: {said}"})
+        self.frames.append({"step": number + 1, **self.lesson.fit()})
 
     # -- the five lines --------------------------------------------------------------------------
 
@@ -267,6 +288,8 @@ def verdict(run: Run, whole: Run, settings: Mapping[str, Any]) -> list[str]:
     said = [f"The loss went from {first} to {short(plain(mine))} (mean of the last pass) in "
             f"{len(run.losses)} steps" + ("." if run is whole else
             f"; with everything as it should be, to {short(plain(right))}.")]
+    if run.refused:
+        return refused_words(run, right)
     broken = next((k for k, loss in enumerate(run.losses) if not math.isfinite(loss)), None)
     if broken is not None:
         said.append(f"It stopped being a number at step {broken + 1}: the parameters overflowed, "
@@ -278,6 +301,14 @@ def verdict(run: Run, whole: Run, settings: Mapping[str, Any]) -> list[str]:
         said.append(early_words(run, settings))
     said += [MISTAKES[each](run, whole) for each in settings["without"]]
     return said
+
+
+def refused_words(run: Run, right: float) -> list[str]:
+    refused = run.refused or {}
+    return [f"The loop ended in step {refused['step'] + 1}: {CALLS[refused['line']]} was refused; "
+            f"with everything as it should be the loss goes to {short(plain(right))}.",
+            "step() wrote new parameters over those that the graph had kept for its way back, and "
+            "the library noticed: " + refused["said"]]
 
 
 def last_losses(run: Run) -> float:

@@ -35,7 +35,7 @@ def size(count: int) -> str:
     amount, units = float(count), ["bytes", "kB", "MB", "GB", "TB", "PB", "EB"]
     while amount >= 1000 and len(units) > 1:
         amount, units = amount / 1000, units[1:]
-    return f"{count:,} bytes" if count < 1000 else f"{amount:.3g} {units[0]}"
+    return f"{count:,} byte{'s' * (count != 1)}" if count < 1000 else f"{amount:.3g} {units[0]}"
 
 
 def shape_text(shape: Any) -> str:

@@ -90,7 +90,7 @@ class Answer(BaseHTTPRequestHandler):
         else:
             asked = self._asked()
             if asked is not None:
-                self._tell(200, self._answered(question, asked))
+                self._tell(*self._answered(question, asked))
 
     def _place(self) -> str | None:
         """What is asked for behind the token; None once a request has been turned away."""
@@ -121,12 +121,15 @@ class Answer(BaseHTTPRequestHandler):
             self._refuse(400, "a question is one JSON object")
         return None
 
-    def _answered(self, question: Callable[[dict], dict], asked: dict) -> dict:
+    def _answered(self, question: Callable[[dict], dict], asked: dict) -> tuple[int, dict]:
         try:
             with self.server.one_at_a_time:
-                return question(asked)
+                return 200, question(asked)
         except UsageError as mistake:
-            return {"error": str(mistake)}
+            return 200, {"error": str(mistake)}
+        except Exception as failure:  # a fault of ours: told, and the next question is answered
+            return 500, {"error": f"flambeau failed here, which is a fault of its own: "
+                                  f"{type(failure).__name__}: {failure}"}
 
     def _refuse(self, status: int, why: str) -> None:
         """Turn a request away; what else it may have sent is not read."""

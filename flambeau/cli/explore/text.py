@@ -49,7 +49,8 @@ def broadcasting(answer: dict) -> Iterator[str]:
         return
     result = answer["result"]
     yield ""
-    yield (f"result {shape_text(result['shape'])}: {result['elements']:,} elements, "
+    yield (f"result {shape_text(result['shape'])}: {result['elements']:,} element"
+           f"{'s' * (result['elements'] != 1)}, "
            f"{size(result['bytes'])}")
     yield ""
     yield from table([["", "shape", "strides", "expanded", "held", "if copied"], *[
@@ -94,8 +95,7 @@ def graph(answer: dict) -> Iterator[str]:
     nodes, edges = answer["nodes"], answer["edges"]
     gives = {given["edge"]: given["value"] for step in answer["steps"] for given in step["gives"]}
     adjoint = {step["node"]: step["adjoint"] for step in answer["steps"]}
-    root = next(node["id"] for node in reversed(nodes) if answer["output"] in node["names"]) if any(
-        answer["output"] in node["names"] for node in nodes) else None
+    root = next((node["id"] for node in reversed(nodes) if answer["output"] in node["names"]), None)
     yield f"the graph of {answer['output']}: values, and the adjoint that comes to each step"
     shown: set[int] = set()
 

@@ -61,6 +61,7 @@ async function update() {
   say($("loop-message"), found.error ? [found.error] : [], true);
   if (found.error) return;
   answer = found;
+  asked.at = answer.at;
   for (const each of $("models").children) {
     const on = each.dataset.model === answer.model;
     each.setAttribute("aria-checked", String(on));
@@ -167,18 +168,19 @@ function player() {
 
 function go(place) {
   stop();
-  asked.at = Math.max(0, Math.min(answer.steps - 1, place));
+  asked.at = Math.max(0, Math.min(answer.losses.length - 1, place));
   progress();
   later();
 }
 
 function play() {
-  if (asked.at >= answer.steps - 1) asked.at = 0;
+  const last = answer.losses.length - 1;
+  if (asked.at >= last) asked.at = 0;
   $("loop-player").querySelector(".main").textContent = "Pause";
-  const began = performance.now(), from = asked.at, seconds = 6 * (1 - from / answer.steps);
+  const began = performance.now(), from = asked.at, seconds = 0.5 + 6 * (last - from) / answer.steps;
   const tick = (now) => {
     const part = Math.min(1, (now - began) / 1000 / seconds);
-    asked.at = Math.round(from + part * (answer.steps - 1 - from));
+    asked.at = Math.round(from + part * (last - from));
     progress();
     if (part < 1) playing = requestAnimationFrame(tick);
     else stop(true);
@@ -195,10 +197,10 @@ function stop(look = false) {
 
 function progress() {
   const [, less, more, slider, said] = $("loop-player").children;
-  slider.max = answer.steps - 1;
+  slider.max = answer.losses.length - 1;
   slider.value = asked.at;
   less.disabled = asked.at === 0;
-  more.disabled = asked.at >= answer.steps - 1;
+  more.disabled = asked.at >= answer.losses.length - 1;
   said.textContent = `step ${asked.at + 1}`;
   $("loss-said").textContent = short(answer.losses[asked.at]);
   curve();
@@ -257,7 +259,7 @@ function ticks(low, high) {
 function fit() {
   const frame = answer.frames.reduce((best, each) => each.step <= asked.at + 1 ? each : best);
   const last = answer.frames.at(-1);
-  const shown = asked.at === answer.steps - 1 ? last : frame;
+  const shown = asked.at === answer.losses.length - 1 ? last : frame;
   if (shown.plane) plane(shown);
   else straight(shown);
 }

@@ -55,8 +55,7 @@ function paint() {
   const named = THEMES[theme];
   document.documentElement.dataset.theme = named === "auto" ? (dark.matches ? "dark" : "light")
     : named;
-  $("theme").textContent = named;
-  $("theme").setAttribute("aria-label", `Theme: ${named}`);
+  $("theme").textContent = `theme: ${named}`;
   dispatchEvent(new Event("repaint"));
 }
 

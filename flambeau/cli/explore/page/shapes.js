@@ -134,7 +134,7 @@ function facts() {
       tuple(each.expanded_strides), make("td", {}, bytes(each.held), bar(each.held)),
       make("td", {}, bytes(each.copied), bar(each.copied))]),
     ["result", tuple(result.shape), tuple(result.strides), "",
-      `${bytes(result.bytes)}`, `${whole(result.elements)} elements`]]));
+      `${bytes(result.bytes)}`, `${whole(result.elements)} element${result.elements === 1 ? "" : "s"}`]]));
 }
 
 /** The operands as they are expanded, and the result: the same cell lights up in all of them. */
