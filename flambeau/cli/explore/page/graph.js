@@ -174,7 +174,7 @@ function box(node, spot) {
     : !node.live && node.cut ? node.label : node.grad_fn ?? "constant";
   const kind = ["node", node.live ? "live" : "cut", node.live && node.leaf ? "leaf" : ""].join(" ");
   const drawn = draw("g", {class: kind, "data-node": node.id, tabindex: "0", role: "button",
-    "aria-label": `${title}, ${under}`, transform: `translate(${spot.x},${spot.y})`,
+    transform: `translate(${spot.x},${spot.y})`,
     click: () => pick(node.id), keydown: (event) => {
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(node.id); }
     }},
@@ -199,7 +199,7 @@ function pick(number) {
 
 function player() {
   const button = (text, title, act, kind) => make("button", {type: "button", class: kind,
-    "aria-label": title, title, click: act}, text);
+    "aria-label": kind ? null : title, title, click: act}, text);
   $("player").replaceChildren(
     button("Play", "Play the walk back", () => playing ? stop() : play(), "main"),
     button("‹", "One step earlier", () => { stop(); go(at - 1); }),

@@ -124,7 +124,7 @@ function state(seen, before) {
   const cell = (now, old) => ({text: few(now), class: differ(now, old) ? "changed" : null});
   const tile = (title, changed, wider, ...inside) => make("div",
     {class: `tile${changed ? " changed" : ""}${wider ? " wider" : ""}`},
-    make("h3", {}, title), ...inside);
+    make("h2", {class: "label"}, title), ...inside);
   const g = seen.graph;
   const holds = g.kept ? `${g.steps} step${g.steps > 1 ? "s" : ""}, holding ${g.kept} tensor`
     + `${g.kept > 1 ? "s" : ""}, ${bytes(g.bytes)}` : !g.steps ? "none"
@@ -156,7 +156,7 @@ function verdict() {
 
 function player() {
   const button = (text, title, act, kind) => make("button", {type: "button", class: kind,
-    "aria-label": title, title, click: act}, text);
+    "aria-label": kind ? null : title, title, click: act}, text);
   $("loop-player").replaceChildren(
     button("Play", "Run the training", () => playing ? stop(true) : play(), "main"),
     button("‹", "One step earlier", () => go(asked.at - 1)),

@@ -129,7 +129,7 @@ function facts() {
     return drawn;
   };
   $("memory-facts").replaceChildren(table(
-    ["", "shape", "strides", "strides when expanded", "bytes held", "bytes if copied"],
+    ["tensor", "shape", "strides", "strides when expanded", "bytes held", "bytes if copied"],
     [...operands.map((each) => [each.name, tuple(each.shape), tuple(each.strides),
       tuple(each.expanded_strides), make("td", {}, bytes(each.held), bar(each.held)),
       make("td", {}, bytes(each.copied), bar(each.copied))]),
@@ -183,7 +183,7 @@ function grid(name, shape, look) {
   const box = make("div", {class: "grid-box", tabindex: "0", role: "group",
     "aria-label": `${name} ${shape}; arrow keys move over its cells`,
     keydown: (event) => move(event, wide)},
-    make("h3", {}, make("b", {}, name), shape),
+    make("h2", {class: "label"}, make("b", {}, name), shape),
     make("div", {class: "panels"}, ...panels));
   if (!cells.whole) {
     box.append(make("div", {class: "more"}, `its first cells, ${cells.drawn.join(" × ")}`));

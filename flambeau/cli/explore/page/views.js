@@ -38,7 +38,7 @@ async function update() {
 
 function choose(place, focus = false) {
   chosen = place;
-  const head = ["", "shape", "strides", "offset", "contiguous", "storage"];
+  const head = ["tensor", "shape", "strides", "offset", "contiguous", "storage"];
   const rows = answer.steps.map((step, k) => make("tr", {
     class: k === chosen ? "on" : null, tabindex: "0", "aria-current": k === chosen ? "true" : null,
     click: () => choose(k, true),
@@ -88,7 +88,7 @@ function drawLens() {
       event.preventDefault();
       const next = lit + way[0] * wide + way[1];
       if (next >= 0 && next < found.length) light(next);
-    }}, make("h3", {}, make("b", {}, step.source), tuple(step.shape)),
+    }}, make("h2", {class: "label"}, make("b", {}, step.source), tuple(step.shape)),
     make("div", {class: "panels"}, ...panels)));
   memory(step, found);
   lit = 0;
@@ -101,7 +101,7 @@ function memory(step, found) {
   const held = Math.min(256, step.shares ? answer.memory.length : Math.max(0, ...used) + 1);
   const value = new Map(found.map((each) => [each.place, each.value]));
   $("view-memory").replaceChildren(make("div", {class: "grid-box"},
-    make("h3", {}, make("b", {}, "storage"), step.shares ? "x's own bytes" : "bytes of its own"),
+    make("h2", {class: "label"}, make("b", {}, "storage"), step.shares ? "x's own bytes" : "bytes of its own"),
     make("div", {class: "cells"}, ...Array.from({length: held}, (_, place) =>
       make("div", {class: used.has(place) ? "cell" : "cell free", "data-place": place,
         pointerenter: () => {
