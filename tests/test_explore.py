@@ -231,6 +231,7 @@ def test_inputs_are_free_names_and_literals():
     assert [(each["name"], each["shape"], each["in_program"]) for each in answer["inputs"]] == [
         ("w", [2, 2], True), ("x", [2], False)]
     assert node(answer, "w")["grad"] == [[1, -1], [1, -1]]
+    assert node(of("L = t*t", t=3), "t")["grad"] == 6  # the name of a method may be a name
     assert of("L = a*b")["inputs"][1]["value"] == 1  # what is not given is 1
     assert of("L = a", a=3)["steps"] == [] and node(of("L = a", a=3), "a")["grad"] == 1
 

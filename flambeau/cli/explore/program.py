@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import flambeau
 from flambeau.cli.usage import UsageError
@@ -147,7 +147,6 @@ class Program:
         if method is None:
             self._refuse(f"{_words(node)} is not understood here; formulas are made of names, "
                          "numbers, lists of numbers, + - * / ** @ and functions such as exp")
-            raise AssertionError
         return method(node)
 
     def _constant(self, node: ast.Constant) -> Any:
@@ -167,7 +166,7 @@ class Program:
 
     def _name(self, node: ast.Name) -> Any:
         if node.id not in self.names:
-            if node.id in METHODS:
+            if node.id in FUNCTIONS:
                 self._refuse(f"{node.id} is a function: write {node.id}(x)")
             self._check_name(node.id)
             self.names[node.id] = self._input(node.id, self.given.get(node.id, 1.0))
@@ -186,7 +185,6 @@ class Program:
         if found is None:
             self._refuse(f"the operator {_words(node.op)} is not understood; there are + - * / "
                          "** @")
-            raise AssertionError
         sign, do = found
         left, right = self.value(node.left), self.value(node.right)
         if not any(isinstance(x, flambeau.Tensor) for x in (left, right)):
@@ -316,7 +314,7 @@ class Program:
         if name.startswith("_") or len(name) > 24 or name in ("torch", "flambeau", "no_grad"):
             self._refuse(f"{name} cannot be the name of a tensor here")
 
-    def _refuse(self, why: str) -> Any:
+    def _refuse(self, why: str) -> NoReturn:
         raise UsageError(f"line {self.line}: {why}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -34,6 +35,8 @@ class Server(ThreadingHTTPServer):
     """`questions` is name -> function from one table to another; `address` is where it is found."""
 
     daemon_threads = True
+    allow_reuse_address = sys.platform != "win32"  # where it would share the port with others
+    allow_reuse_port = False
 
     def __init__(self, port: int, questions: Mapping[str, Callable[[dict], dict]]) -> None:
         super().__init__(("127.0.0.1", port), Answer)

@@ -134,10 +134,18 @@ function state(seen, before) {
       make("div", {class: "steps"}, ...g.names.map((name) => make("span",
         {class: g.freed ? "gone" : null}, name)))),
     tile("loss", differ(seen.loss, before.loss), false,
-      make("p", {}, seen.loss === null ? "not yet" : short(seen.loss))));
+      make("p", {}, seen.loss === null ? "not yet" : short(seen.loss))),
+    ...answer.without.includes("no_grad") ? [tile("kept by validation losses", true, false,
+      make("p", {}, heldByValidation()))] : []);
   $("state").replaceChildren(table(["parameter", "value", ".grad"], answer.names.map((name) =>
     [make("code", {}, name), cell(seen.params[name], before.params[name]),
       cell(seen.grads[name], before.grads[name])])));
+}
+
+/** The graphs that the validation losses so far keep alive. */
+function heldByValidation() {
+  const last = answer.validation.findLast((each) => each.step <= answer.at);
+  return last ? `${last.steps} steps, ${bytes(last.bytes)}` : "nothing yet";
 }
 
 /** A parameter in a line: its number, or the first few of them and how many there are. */
