@@ -103,6 +103,8 @@ class Run:
         self.losses: list[float] = []
         self.validated: list[dict] = []
         self.kept: list = []            # the losses of validation, as people keep them
+        self.held: dict[int, int] = {}  # the tensors that their graphs keep: address -> bytes
+        self.alive = 0                  # and how many steps these have
         self.detail: list[dict] = []
         self.frames: list[dict] = []
         self.refused: dict | None = None
@@ -176,9 +178,11 @@ class Run:
             again = self.lesson.loss(self.model(self.lesson.held_x), self.lesson.held_y)
         self.model.train()
         self.kept.append(loss)
-        graph = graph_of(self.kept)
+        steps = list(steps_from([loss]))
+        self.alive += len(steps)  # no two losses share a step
+        self.held.update(held_by(steps))
         self.validated.append({"step": number, "loss": plain(loss), "again": plain(again),
-                               "steps": graph["steps"], "bytes": graph["bytes"]})
+                               "steps": self.alive, "bytes": sum(self.held.values())})
 
     # -- what is seen ----------------------------------------------------------------------------
 
@@ -199,9 +203,14 @@ class Run:
 def graph_of(roots: list) -> dict:
     """How many steps lead to tensors, how many of them are freed, and what the others keep."""
     steps = list(steps_from(roots))
-    held = {kept.data_ptr(): kept.nbytes for step in steps for kept in kept_by(step)}
+    held = held_by(steps)
     return {"steps": len(steps), "names": [step.name() for step in steps[:12]],
             "kept": len(held), "bytes": sum(held.values()), "freed": sum(map(freed, steps))}
+
+
+def held_by(steps: list) -> dict[int, int]:
+    """The tensors that steps keep, each once: address -> bytes."""
+    return {kept.data_ptr(): kept.nbytes for step in steps for kept in kept_by(step)}
 
 
 # -- what a line did, in a sentence --------------------------------------------------------------
