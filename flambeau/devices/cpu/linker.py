@@ -133,7 +133,8 @@ class Linker:
         self.processor = known(self._library, lambda: self.llvm.processor())
         self.has = self.processor.has
         self.symbols: dict[str, int] = {}   # what code may use by name, and where it is
-        self._loader = Loader(self.find) if Loader.is_possible() else None
+        loader = Loader(self.find)
+        self._loader = loader if loader.is_possible() else None
         self._loaded = 0
 
     @functools.cached_property
