@@ -1,6 +1,7 @@
 """Object code into the process: by our own loader where it can, by LLVM's linker where not."""
 
 import ctypes
+import itertools
 import os
 import platform
 import subprocess
@@ -77,6 +78,92 @@ def test_objects_of_another_form():
         for machine in MACHINES.values():
             with pytest.raises(Unfit):
                 sections_of(code, machine)
+
+
+# -- code of AArch64, which is followed here and not run ------------------------------------------
+
+_ARM = """
+@far = external global i64
+@own = global [3 x i64] [i64 5, i64 7, i64 9]
+@self = global ptr @steps
+declare i64 @away(i64)
+define i64 @near(i64 %x) noinline {
+  %y = add i64 %x, 1
+  ret i64 %y
+}
+define i64 @steps(i64 %x) {
+  %a = call i64 @near(i64 %x)
+  %b = call i64 @away(i64 %a)
+  %c = load i64, ptr @far
+  %at = getelementptr i64, ptr @own, i64 2
+  %d = load i64, ptr %at
+  %e = add i64 %b, %c
+  %f = add i64 %d, %e
+  %g = load i64, ptr @third
+  %h = add i64 %f, %g
+  ret i64 %h
+}
+@third = dso_local constant i64 3
+"""
+
+
+def of_aarch64(text: str) -> bytes:
+    """The object code of a module."""
+    llvm = jit().llvm
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("aarch64-unknown-linux-gnu").create_target_machine(
+        opt=2, codemodel="jitdefault", jit=True)
+    module = llvm.parse_assembly(text)
+    module.triple = target.triple
+    return target.emit_object(module)
+
+
+def word(address: int) -> int:
+    return ctypes.c_uint32.from_address(address).value
+
+
+def long(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
+
+
+def signed(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> bits - 1 else value
+
+
+def followed(at: int) -> tuple[list[int], list[int]]:
+    """Where instructions up to a return call to, and what addresses they make or look up."""
+    calls, made, pages, found = list[int](), dict[int, int](), dict[int, int](), list[int]()
+    for place in itertools.count(at, 4):
+        told = word(place)
+        to, source = told & 31, told >> 5 & 31
+        if told == 0xd65f03c0:
+            return calls, found + list(made.values())
+        if told >> 26 == 0b100101:
+            called = place + 4 * signed(told & 0x3ffffff, 26)
+            # Far away it goes through an entry: ldr x16, 8 bytes on; br x16.
+            calls.append(long(called + 8) if word(called) == 0x58000050 else called)
+        elif told >> 23 in (0b110100101, 0b111100101):      # movz, movk
+            shift = 16 * (told >> 21 & 3)
+            before = made.get(to, 0) if told >> 23 == 0b111100101 else 0
+            made[to] = (before & ~(0xffff << shift)) | (told >> 5 & 0xffff) << shift
+        elif told >> 31 and told >> 24 & 31 == 0b10000:     # adrp
+            number = signed((told >> 5 & 0x7ffff) << 2 | told >> 29 & 3, 21)
+            pages[to] = (place & ~0xfff) + (number << 12)
+        elif told >> 22 == 0b1111100101 and source in pages:
+            found.append(long(pages.pop(source) + 8 * (told >> 10 & 0xfff)))
+    raise AssertionError
+
+
+@pytest.mark.skipif(not hasattr(ctypes.pythonapi, "mprotect"), reason="pages of POSIX")
+def test_code_of_another_processor_knows_its_addresses(monkeypatch):
+    monkeypatch.setattr("flambeau.devices.cpu.elf.forgetting", lambda _: lambda *_: None)
+    outside = {"far": 0x7fff_1234_5678, "away": 0x5555_0000_4444}
+    found = Loader(outside.get, MACHINES["aarch64"]).load(of_aarch64(_ARM))
+    calls, seen = followed(found["steps"])
+    assert calls == [found["near"], outside["away"]]
+    assert set(seen) == {outside["far"], found["own"], found["third"]}
+    assert long(found["self"]) == found["steps"]
 
 
 @ours

@@ -285,10 +285,15 @@ class Jit:
         cost three times what generating code does; functions that call each other need them. Where
         LIGHTLY is said, variables become registers, and little more is done.
         """
+        from .lacking import completed  # not needed where all code is on disk already
+
         with building:
-            module = self.llvm.parse_assembly(ir)
+            whole = completed(ir, self.linker.processor)
+            module = self.llvm.parse_assembly(whole)
             module.triple = self.machine.triple
             module.data_layout = str(self.machine.target_data)
+            if whole is not ir:
+                self._inline(module)
             if not optimise:
                 return self.machine.emit_object(module)
             options = self.llvm.create_pipeline_tuning_options(speed_level=1)
@@ -301,6 +306,13 @@ class Jit:
                     getattr(passes, f"add_{name}_pass")()
             passes.run(module, builder)
             return self.machine.emit_object(module)
+
+    def _inline(self, module) -> None:
+        """What was added to a module becomes a part of what calls it."""
+        passes = self.llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.run(module, self.llvm.create_pass_builder(
+            self.machine, self.llvm.create_pipeline_tuning_options(speed_level=0)))
 
     def load(self, code: bytes, *names: str) -> list[int]:
         """Addresses of functions in object code, linked into the process."""

@@ -36,7 +36,7 @@ class Machine(NamedTuple):
         """The symbols that need one."""
         for _, info, _ in rows:
             kind = info & 0xffffffff
-            if kind in self.always or kind in self.outside and elsewhere(info >> 32):
+            if kind in self.always or (kind in self.outside and elsewhere(info >> 32)):
                 yield info >> 32
 
 
@@ -77,7 +77,7 @@ def _write_aarch64(image, offset, at, rows, addresses, entries) -> None:
     for where, info, more in rows:
         symbol, kind = info >> 32, info & 0xffffffff
         place, value = at + where, addresses[symbol] + more
-        if kind == _ABSOLUTE or kind == _RELATIVE:
+        if kind in (_ABSOLUTE, _RELATIVE):
             word = value - place if kind == _RELATIVE else value
             _WORD.pack_into(image, offset + where, word & _ALL)
             continue
@@ -130,7 +130,7 @@ def forgetting(machine: Machine | None) -> Callable[[int, int], None] | None:
         return _nothing
     for name in (None, "libgcc_s.so.1"):
         try:
-            clear = getattr(ctypes.CDLL(name), "__clear_cache")  # noqa: B009: it would be mangled
+            clear = getattr(ctypes.CDLL(name), "__clear_cache")
         except (OSError, AttributeError):
             continue
         clear.restype, clear.argtypes = None, [ctypes.c_void_p, ctypes.c_void_p]
