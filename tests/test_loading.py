@@ -312,3 +312,48 @@ def test_where_nothing_is_known_of_a_processor_llvm_is_asked_each_time(asked):
     asked.cpuinfo.unlink()
     assert asked() == "zen4"
     assert not list(asked.kernels.glob("*"))
+
+
+# -- other systems, as far as that can be seen from here -----------------------------------------
+
+
+def test_the_c_library_of_windows(monkeypatch):
+    from flambeau.devices.cpu import clibrary
+
+    here = ctypes.CDLL(None) if sys.platform != "win32" else ctypes.CDLL("ucrtbase")
+
+    class Library:
+        def __init__(self, name):
+            self.__dict__.update({"ucrtbase": {"exp": here.exp, "_hypotf": here.hypotf},
+                                  "msvcrt": {"memset": here.memset},
+                                  "ntdll": {"__chkstk": here.abs}}[name])
+
+    want = {"exp": here.exp, "hypotf": here.hypotf, "memset": here.memset, "__chkstk": here.abs}
+    monkeypatch.setattr(clibrary.sys, "platform", "win32")
+    monkeypatch.setattr(clibrary.ctypes, "CDLL", Library)
+    found = dict(clibrary.c_functions())
+    assert found == {k: ctypes.cast(v, ctypes.c_void_p).value for k, v in want.items()}
+
+
+@pytest.mark.parametrize("triple", ["aarch64-unknown-linux-gnu", "arm64-apple-macosx14.0",
+                                    "x86_64-unknown-linux-gnu", "riscv64-unknown-linux-gnu"])
+def test_the_pool_of_threads_on_other_machines(triple):
+    """A clock is read wherever one is known, each time anew, and jobs are opened and left by
+    instructions that order memory."""
+    from flambeau.devices.cpu.thread_text import pool_text
+
+    llvm = jit().llvm
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(triple).create_target_machine(opt=2)
+    module = llvm.parse_assembly(pool_text(triple, "linux" in triple))
+    module.triple = target.triple
+    module.verify()
+    text = target.emit_assembly(module)
+    if triple.startswith(("aarch64", "arm64")):
+        assert text.count("CNTVCT_EL0") >= 3 and "CNTFRQ_EL0" in text and "\tisb" in text
+        assert "ldar\t" in text and "stlr\t" in text
+    elif triple.startswith("x86_64"):
+        assert "rdtsc" in text and "pause" in text
+    else:
+        assert "fence" in text

@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..libm import LIBM
+from .clibrary import c_functions
 from .linker import Linker
 
 _api = ctypes.pythonapi
@@ -263,10 +263,8 @@ class Jit:
         add("PyTuple_Type", id(tuple))
         add("flambeau_watch", ctypes.addressof(Watch.word))
         add("flambeau_buffer_of", ctypes.addressof(BUFFER_OF))
-        library = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
-        for name in LIBM:
-            for spelled in (name, name + "f"):
-                add(spelled, address_of(getattr(library, spelled)))
+        for name, address in c_functions():
+            add(name, address)
 
     def publish(self, name: str, address: int | None) -> None:
         """Let code that is loaded later call or use what is at an address, by name."""

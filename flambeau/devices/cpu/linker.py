@@ -50,6 +50,8 @@ _FUNCTIONS = {
 
 def _library() -> str | None:
     """The file of llvmlite's library, where it usually is."""
+    if sys.platform == "win32":
+        return None  # what it needs itself is found by llvmlite's Python side only
     package = importlib.util.find_spec("llvmlite")
     for folder in (package and package.submodule_search_locations) or ():
         path = os.path.join(folder, "binding", _LIBRARY)
