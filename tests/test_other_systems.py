@@ -109,3 +109,13 @@ def test_what_a_system_lacks_is_not_needed(system, tmp_path):
                           capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.stdout == "trained\n", done.stderr
+
+
+def test_where_llvm_is_missing():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.modules['llvmlite'] = None; import flambeau"],
+        capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("ImportError: flambeau compiles with LLVM, which the package llvmlite")
+    assert "pip install 'llvmlite>=" in said and f"this is {sys.platform}" in said
