@@ -1,5 +1,8 @@
 """Composites that come again are played, with the values that they are given then."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -187,3 +190,36 @@ def test_several_threads_meet_the_same_calls():
     for t in threads:
         t.join()
     assert not wrong
+
+
+FORKED = """
+import os, threading
+import flambeau as torch
+from flambeau.engine.tape import Recorder
+
+begun, end = threading.Event(), threading.Event()
+
+def listen():
+    recorder = Recorder()
+    recorder.start()
+    begun.set()
+    end.wait()
+    recorder.stop()
+
+thread = threading.Thread(target=listen)
+thread.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    double = torch.compile(lambda x: (x * 2 + 1).sum())
+    found = [double(torch.ones(3)).item() for _ in range(4)]
+    os._exit(found != [9.0] * 4)
+end.set()
+thread.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_fork_while_another_thread_listens():
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)

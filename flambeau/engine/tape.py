@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import os
 import sys
 import threading
 import weakref
@@ -123,6 +124,17 @@ LISTENING = threading.Lock()
 _recorders: weakref.WeakSet = weakref.WeakSet()
 
 
+def _begin_in_child() -> None:
+    """After a fork there is one thread: others that listened do so no more."""
+    for recorder in list(_recorders):
+        if recorder.listens and recorder.thread != threading.get_ident():
+            recorder.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
+
+
 def _hold_plans() -> None:
     for recorder in list(_recorders):
         recorder.hold()
@@ -160,6 +172,7 @@ class Recorder:
         self._taken: set[int] = set()           # ids of storages
         self._type = fronts.word("tensor").value
         self.thread = threading.get_ident()
+        self.listens = False
         self._forgotten: list = []
         self._kept_hook = self._called          # native code knows it by its address
         _recorders.add(self)
@@ -268,6 +281,7 @@ class Recorder:
     def start(self) -> None:
         """Listen."""
         LISTENING.acquire()
+        self.listens = True
         self.packed.cut(self._kept)
         self.changed.clear()
         self.rewrites, self._own = False, len(self.buffers)
@@ -285,6 +299,7 @@ class Recorder:
         storage.takers.remove(self.taken)
         storage.readers.remove(self.read)
         storage.checkers.remove(self.check)
+        self.listens = False
         LISTENING.release()
 
     @property
