@@ -451,6 +451,8 @@ class Tensor:
         """In-place form of `ceil`."""
     def cfloat(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.complex64."""
+    def chalf(self, *, memory_format: _Any = ...) -> Tensor:
+        """This tensor as torch.complex32."""
     def char(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int8."""
     def cholesky(self, upper: _bool = False) -> Tensor:
@@ -1833,6 +1835,8 @@ cfloat: _dtype
 def chain_matmul(*matrices: _Any, out: _Any = None) -> Tensor:
     """The product of matrices, in the order that costs least."""
 
+chalf: _dtype
+
 def channel_shuffle(input: Tensor, groups: _Any, *, out: _Any = None) -> Tensor:
     """Channels dealt out to groups in turn."""
 
@@ -1895,6 +1899,8 @@ def complex(real: Tensor, imag: Tensor | _Number, *, out: _Any = None) -> Tensor
     """real + 1j * imag"""
 
 complex128: _dtype
+
+complex32: _dtype
 
 complex64: _dtype
 
@@ -2098,6 +2104,7 @@ class dtype:
     """What one element is: its kind (bool, int, unsigned, float, complex) and its size."""
     carrier: _str
     compute: _dtype
+    foreign: _bool
     @property
     def is_complex(self) -> _bool: ...
     @property
@@ -2262,6 +2269,16 @@ float16: _dtype
 float32: _dtype
 
 float64: _dtype
+
+float8_e4m3fn: _dtype
+
+float8_e4m3fnuz: _dtype
+
+float8_e5m2: _dtype
+
+float8_e5m2fnuz: _dtype
+
+float8_e8m0fnu: _dtype
 
 def float_power(input: Tensor, exponent: _Any, *, out: _Any = None) -> Tensor:
     """input raised to `exponent`, in double precision"""
@@ -3900,6 +3917,7 @@ __all__ = [
     "celu_",
     "cfloat",
     "chain_matmul",
+    "chalf",
     "channel_shuffle",
     "channels_last",
     "channels_last_3d",
@@ -3922,6 +3940,7 @@ __all__ = [
     "compile",
     "complex",
     "complex128",
+    "complex32",
     "complex64",
     "concat",
     "concatenate",
@@ -4036,6 +4055,11 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
     "float_power",
     "floor",
     "floor_",
