@@ -26,7 +26,8 @@ STORAGE_DTYPES = {name: getattr(flambeau, name).dtype for name in (
     "ComplexFloatStorage", "ComplexDoubleStorage")}
 STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
 #: dtypes that have no storage class: their tensors lie in bytes
-BARE = frozenset(d for d in flambeau.assemble.converters if d not in STORAGE_NAMES)
+BARE = frozenset(getattr(flambeau, d.name) for d in flambeau.assemble.converters
+                 if d not in STORAGE_NAMES)
 DTYPES = {dtype.name: dtype for dtype in (*STORAGE_NAMES, *BARE)}
 
 

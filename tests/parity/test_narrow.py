@@ -14,7 +14,7 @@ FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", 
 
 
 def patterns():
-    """Floats of all exponents, among them those around every edge and halfway between neighbours."""
+    """Floats of all exponents, among them those at every edge and halfway between neighbours."""
     rng = np.random.default_rng(0)
     bits = np.concatenate([
         rng.integers(0, 2**32, 50_000, np.uint64).astype(np.uint32),
@@ -109,7 +109,7 @@ def test_eight_bits_in_a_compiled_function():
         assert flambeau.equal(compiled(x), scaled(x))
 
 
-# -- complex numbers of halves -----------------------------------------------------------------------
+# -- complex numbers of halves -------------------------------------------------------------------
 
 
 def halves(lib):
