@@ -137,7 +137,11 @@ _elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vm
               "save": "serialization", "load": "serialization",
               "cond": "_higher_order_ops", "while_loop": "_higher_order_ops",
               "lobpcg": "_lobpcg",
+              **{f"sparse_{kind}_tensor": "sparse" for kind in (
+                  "compressed", "csr", "csc", "bsr", "bsc")},
               "get_device_module": "accelerator"}
 __all__ = sorted([*_elsewhere, *(name for name, value in _names.items() if not (
     name.startswith("_") or isinstance(value, type(_lazy))))])
+_lazy.methods(Tensor, __name__, {f"to_sparse_{kind}": "sparse" for kind in (
+    "csr", "csc", "bsr", "bsc")})
 __getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0], _elsewhere)

@@ -443,6 +443,8 @@ class Tensor:
         """This tensor as torch.uint8."""
     def cauchy_(self, median: _Any = 0, sigma: _Any = 1, *, generator: Generator | None = None) -> Tensor:
         """Fill with Cauchy numbers."""
+    def ccol_indices(self) -> _Any:
+        """ccol_indices of a tensor in compressed rows or columns."""
     def cdouble(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.complex128."""
     def ceil(self) -> Tensor:
@@ -483,6 +485,8 @@ class Tensor:
         """A copy with its own memory; gradients flow through it."""
     def coalesce(self, *_args: _Any) -> _Any:
         """coalesce of a tensor of layout torch.sparse_coo."""
+    def col_indices(self) -> _Any:
+        """col_indices of a tensor in compressed rows or columns."""
     def conj(self) -> Tensor:
         """The complex conjugate; a real tensor itself"""
     def conj_physical(self) -> Tensor:
@@ -516,6 +520,8 @@ class Tensor:
         """This tensor on the CPU."""
     def cross(self, other: _Any, dim: _Any = None) -> Tensor:
         """The vector product along `dim`, or the first dimension of size 3."""
+    def crow_indices(self) -> _Any:
+        """crow_indices of a tensor in compressed rows or columns."""
     def cuda(self, device: _Any = None, non_blocking: _bool = False, memory_format: _Any = ...) -> Tensor:
         """This tensor on a cuda device, if there is one."""
     def cummax(self, dim: _int) -> return_types.cummax:
@@ -1177,6 +1183,8 @@ class Tensor:
         """The nearest number of so many decimals; of two, the even one"""
     def round_(self, decimals: _Any = 0) -> Tensor:
         """In-place form of `round`."""
+    def row_indices(self) -> _Any:
+        """row_indices of a tensor in compressed rows or columns."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x)"""
     def rsqrt_(self) -> Tensor:
@@ -1334,7 +1342,11 @@ class Tensor:
         """This tensor, with all its zeros."""
     def to_sparse(self, sparse_dim: _Any = None, *, layout: _Any = None, blocksize: _Any = None, dense_dim: _Any = None) -> _Any:
         """This tensor in coordinates of its first `sparse_dim` dimensions, by default of all."""
+    def to_sparse_bsc(self, *args: _Any, **kwargs: _Any) -> _Any: ...
+    def to_sparse_bsr(self, *args: _Any, **kwargs: _Any) -> _Any: ...
     def to_sparse_coo(self) -> _Any: ...
+    def to_sparse_csc(self, *args: _Any, **kwargs: _Any) -> _Any: ...
+    def to_sparse_csr(self, *args: _Any, **kwargs: _Any) -> _Any: ...
     def tolist(self) -> _Any:
         """The elements as nested lists."""
     def topk(self, k: _Any, dim: _Any = -1, largest: _bool = True, sorted: _bool = True) -> return_types.topk:
@@ -3429,7 +3441,16 @@ def sort(input: Tensor, dim: _Any = -1, descending: _bool = False, stable: _bool
 
 sparse_bsc: _layout
 
+def sparse_bsc_tensor(starts: _Any, places: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed columns of blocks."""
+
 sparse_bsr: _layout
+
+def sparse_bsr_tensor(starts: _Any, places: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed rows of blocks."""
+
+def sparse_compressed_tensor(compressed_indices: _Any, plain_indices: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed rows or columns, of where each begins, places and values."""
 
 sparse_coo: _layout
 
@@ -3438,7 +3459,13 @@ def sparse_coo_tensor(indices: _Any = None, values: _Any = None, size: _Any = No
 
 sparse_csc: _layout
 
+def sparse_csc_tensor(starts: _Any, places: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed columns."""
+
 sparse_csr: _layout
+
+def sparse_csr_tensor(starts: _Any, places: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed rows."""
 
 def split(tensor: _Any, split_size_or_sections: _Any = None, dim: _Any = 0, *, split_size: _Any = None, out: _Any = None) -> _Any:
     """Consecutive parts of one length, or of the given lengths, along a dimension."""
@@ -4443,11 +4470,16 @@ __all__ = [
     "softmax",
     "sort",
     "sparse_bsc",
+    "sparse_bsc_tensor",
     "sparse_bsr",
+    "sparse_bsr_tensor",
+    "sparse_compressed_tensor",
     "sparse_coo",
     "sparse_coo_tensor",
     "sparse_csc",
+    "sparse_csc_tensor",
     "sparse_csr",
+    "sparse_csr_tensor",
     "split",
     "split_copy",
     "split_with_sizes",
