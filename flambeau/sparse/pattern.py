@@ -46,7 +46,8 @@ class Pattern:
             starts = np.zeros(self.columns + 1, places.dtype)
             np.cumsum(np.bincount(places, minlength=self.columns), out=starts[1:])
             rows = self.row_numbers()[order].astype(places.dtype)
-            other = Pattern(convert.from_numpy(starts), convert.from_numpy(rows), self.columns, self.rows)
+            found = [convert.from_numpy(a) for a in (starts, rows)]
+            other = Pattern(*found, self.columns, self.rows)
             self._turned = versions, other, convert.from_numpy(order)
         return self._turned[1:]
 
