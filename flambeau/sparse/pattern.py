@@ -47,7 +47,7 @@ class Pattern:
             np.cumsum(np.bincount(places, minlength=self.columns), out=starts[1:])
             rows = self.row_numbers()[order].astype(places.dtype)
             found = [convert.from_numpy(a) for a in (starts, rows)]
-            other = Pattern(*found, self.columns, self.rows)
+            other = Pattern(found[0], found[1], self.columns, self.rows)
             self._turned = versions, other, convert.from_numpy(order)
         return self._turned[1:]
 
