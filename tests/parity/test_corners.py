@@ -358,6 +358,26 @@ def a_search_ends_with_the_evaluations(t):
         yield x, optimizer.state[x]["func_evals"]
 
 
+@corner
+def refusals_of_pools_and_losses(t):
+    def said(work) -> str:
+        try:
+            return str(work())
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"[:72]
+
+    f, x = t.nn.functional, t.ones(1, 2, 3, 4, 5)
+    for n in (1, 2, 3):
+        given = x[(0,) * (3 - n)]
+        for sizes in ((), (5,) * (n + 1), (-1,) * n):
+            for name in ("max", "avg")[:1 if -1 in sizes else 2]:
+                yield said(lambda n=n, given=given, sizes=sizes, name=name: getattr(
+                    f, f"adaptive_{name}_pool{n}d")(given, sizes))
+    one = t.ones(5)
+    yield said(lambda: f.gaussian_nll_loss(one, one, one, reduction="abc"))[:29]
+    yield said(lambda: t.ormqr(t.ones(4, 4), t.ones(3), t.ones(4, 4)))
+
+
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner(name):
     mine, theirs = (printed(CORNERS[name](lib)) for lib in (flambeau, torch))
