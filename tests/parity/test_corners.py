@@ -374,7 +374,7 @@ def refusals_of_pools_and_losses(t):
                 yield said(lambda n=n, given=given, sizes=sizes, name=name: getattr(
                     f, f"adaptive_{name}_pool{n}d")(given, sizes))
     one = t.ones(5)
-    yield said(lambda: f.gaussian_nll_loss(one, one, one, reduction="abc"))[:29]
+    yield said(lambda: f.gaussian_nll_loss(one, one, one, reduction="abc"))[:28]
     yield said(lambda: t.ormqr(t.ones(4, 4), t.ones(3), t.ones(4, 4)))
 
 
