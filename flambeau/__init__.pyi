@@ -16,6 +16,7 @@ import numpy as _np
 
 from . import accelerator as accelerator
 from . import amp as amp
+from . import ao as ao
 from . import assemble as _assemble
 from . import assemble as assemble
 from . import autograd as autograd
@@ -48,6 +49,7 @@ from . import ops as ops
 from . import optim as optim
 from . import overrides as overrides
 from . import profiler as profiler
+from . import quantization as quantization
 from . import random as random
 from . import return_types as return_types
 from . import safetensors as safetensors
@@ -548,6 +550,7 @@ class Tensor:
     def deg2rad_(self) -> Tensor:
         """In-place form of `deg2rad`."""
     def dense_dim(self) -> _Any: ...
+    def dequantize(self) -> _Any: ...
     def det(self) -> Tensor:
         """The determinant of a square matrix."""
     def detach(self) -> Tensor:
@@ -777,6 +780,8 @@ class Tensor:
         """Sums of products over the last dimension of both."""
     def int(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int32."""
+    def int_repr(self) -> _Any:
+        """int_repr of a quantized tensor."""
     def inverse(self) -> Tensor:
         """The inverse of a square matrix."""
     def is_coalesced(self, *_args: _Any) -> _Any:
@@ -1112,8 +1117,20 @@ class Tensor:
         """A copy with elements of the flattened tensor replaced, or added to."""
     def put_(self, index: _Any, source: _Any, accumulate: _bool = False) -> Tensor:
         """In-place form of `put`."""
+    def q_per_channel_axis(self) -> _Any:
+        """q_per_channel_axis of a quantized tensor."""
+    def q_per_channel_scales(self) -> _Any:
+        """q_per_channel_scales of a quantized tensor."""
+    def q_per_channel_zero_points(self) -> _Any:
+        """q_per_channel_zero_points of a quantized tensor."""
+    def q_scale(self) -> _Any:
+        """q_scale of a quantized tensor."""
+    def q_zero_point(self) -> _Any:
+        """q_zero_point of a quantized tensor."""
     def qr(self, some: _bool = True) -> _Any:
         """(Q, R) with input = Q R."""
+    def qscheme(self) -> _Any:
+        """qscheme of a quantized tensor."""
     def quantile(self, q: _Any, dim: _Any = None, keepdim: _bool = False, *, interpolation: _str = 'linear') -> Tensor:
         """The q-th quantiles over `dim`, or over everything."""
     def rad2deg(self) -> Tensor:
@@ -2030,6 +2047,9 @@ def deg2rad(input: Tensor, *, out: _Any = None) -> Tensor:
 
 def deg2rad_(input: Tensor) -> Tensor:
     """In-place form of `deg2rad`."""
+
+def dequantize(tensor: _Any) -> _Any:
+    """The real numbers of a quantized tensor, or of each of several."""
 
 def det(input: Tensor, *, out: _Any = None) -> Tensor:
     """The determinant of a square matrix."""
@@ -3085,6 +3105,16 @@ def pca_lowrank(A: _Any, q: _Any = None, center: _bool = True, niter: _Any = 2, 
 def pdist(input: Tensor, p: _Any = 2.0, *, out: _Any = None) -> Tensor:
     """The p-norm distance of every pair of rows."""
 
+per_channel_affine: _Any
+
+per_channel_affine_float_qparams: _Any
+
+per_channel_symmetric: _Any
+
+per_tensor_affine: _Any
+
+per_tensor_symmetric: _Any
+
 def permute(input: Tensor, dims: _Any) -> Tensor:
     """Dimensions in another order."""
 
@@ -3137,11 +3167,31 @@ def promote_types(type1: _Any, type2: _Any) -> _dtype:
 def put(input: Tensor, index: _Any, source: _Any, accumulate: _bool = False, *, out: _Any = None) -> Tensor:
     """A copy with elements of the flattened tensor replaced, or added to."""
 
+qint32: _dtype
+
+qint8: _dtype
+
 def qr(input: Tensor, some: _bool = True, *, out: _Any = None) -> _Any:
     """(Q, R) with input = Q R."""
 
+class qscheme:
+    """How many scales a quantized tensor has."""
+    def __init__(self, name: _str) -> None: ...
+    name: None
+
 def quantile(input: Tensor, q: _Any, dim: _Any = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: _Any = None) -> Tensor:
     """The q-th quantiles over `dim`, or over everything."""
+
+def quantize_per_channel(input: Tensor, scales: _Any, zero_points: _Any, axis: _int, dtype: _dtype | None) -> _Any:
+    """A tensor as whole numbers, with a scale for each place along an axis."""
+
+def quantize_per_tensor(input: Tensor, scale: _Any, zero_point: _Any, dtype: _dtype | None) -> _Any:
+    """A tensor as whole numbers with one scale."""
+
+def quantize_per_tensor_dynamic(input: Tensor, dtype: _dtype | None, reduce_range: _bool) -> _Any:
+    """A tensor as whole numbers with the scale that its elements ask for."""
+
+quint8: _dtype
 
 def rad2deg(input: Tensor, *, out: _Any = None) -> Tensor:
     """Radians as degrees."""
@@ -4008,6 +4058,7 @@ __all__ = [
     "default_generator",
     "deg2rad",
     "deg2rad_",
+    "dequantize",
     "det",
     "detach",
     "detach_",
@@ -4351,6 +4402,11 @@ __all__ = [
     "pairwise_distance",
     "pca_lowrank",
     "pdist",
+    "per_channel_affine",
+    "per_channel_affine_float_qparams",
+    "per_channel_symmetric",
+    "per_tensor_affine",
+    "per_tensor_symmetric",
     "permute",
     "permute_copy",
     "pi",
@@ -4369,8 +4425,15 @@ __all__ = [
     "prod",
     "promote_types",
     "put",
+    "qint32",
+    "qint8",
     "qr",
+    "qscheme",
     "quantile",
+    "quantize_per_channel",
+    "quantize_per_tensor",
+    "quantize_per_tensor_dynamic",
+    "quint8",
     "rad2deg",
     "rad2deg_",
     "rand",

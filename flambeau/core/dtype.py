@@ -94,11 +94,17 @@ for _narrow in (float16, bfloat16, *FLOAT8):
     _narrow.compute = float32
 complex32.compute = complex64
 
+#: whole numbers that stand for real ones, with a scale: no op but those of quantized tensors
+qint8 = _define("qint8", "q", 1, 0, "int8")
+quint8 = _define("quint8", "q", 1, 0, "uint8")
+qint32 = _define("qint32", "q", 4, 0, "int32")
+QUANTIZED = (qint8, quint8, qint32)
+
 #: what holds counts, tokens and hashes: promoted to floating point only
 LONE = frozenset((uint16, uint32, uint64))
 ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64,
        float16, bfloat16, *FLOAT8, float32, float64, complex32, complex64, complex128)
-_BY_NAME = {d.name: d for d in ALL}
+_BY_NAME = {d.name: d for d in (*ALL, *QUANTIZED)}
 _BY_CARRIER = {d.carrier: d for d in ALL if not d.foreign}
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
@@ -115,6 +121,7 @@ SPOKEN = {
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
     "complex32": "ComplexHalf", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
     **{d.name: d.name.capitalize() for d in FLOAT8},
+    "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32",
 }
 
 
@@ -156,6 +163,32 @@ def from_numpy(given: np.dtype) -> dtype:
             f"can't convert np.ndarray of type {given}. The only supported types are: {supported}."
         )
     return found
+
+
+class qscheme:
+    """How many scales a quantized tensor has."""
+
+    __slots__ = ("name",)
+    __module__ = "torch"
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self):
+        return (scheme_named, (self.name,))
+
+
+per_tensor_affine, per_channel_affine, per_tensor_symmetric, per_channel_symmetric, \
+    per_channel_affine_float_qparams = SCHEMES = tuple(map(qscheme, (
+        "per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric",
+        "per_channel_affine_float_qparams")))
+
+
+def scheme_named(name: str) -> qscheme:
+    return next(s for s in SCHEMES if s.name == name)
 
 
 class _Default:

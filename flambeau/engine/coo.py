@@ -408,6 +408,15 @@ def _only_compressed(name: str):
     return refuse
 
 
+def _quantized_only(name: str):
+    def refuse(self):
+        raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'CPU' "
+                                  f"backend: {name} is for quantized tensors")
+
+    refuse.__name__, refuse.__doc__ = name, f"{name} of a quantized tensor."
+    return refuse
+
+
 METHODS: dict[str, Any] = {
     "to_sparse": to_sparse, "to_sparse_coo": lambda x: x.to_sparse(), "to_dense": to_dense,
     "sparse_mask": sparse_mask,
@@ -416,6 +425,9 @@ METHODS: dict[str, Any] = {
     **{name: _only_sparse(name) for name in ("indices", "coalesce", "is_coalesced", "_nnz",
                                              "_indices", "_values", "sparse_resize_",
                                              "sparse_resize_and_clear_", "resize_as_sparse_")},
+    "dequantize": lambda x: x, **{name: _quantized_only(name) for name in (
+        "int_repr", "q_scale", "q_zero_point", "qscheme", "q_per_channel_scales",
+        "q_per_channel_zero_points", "q_per_channel_axis")},
     **{name: _only_compressed(name) for name in ("crow_indices", "col_indices", "ccol_indices",
                                                  "row_indices")},
 }

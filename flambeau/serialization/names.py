@@ -101,7 +101,7 @@ SAFE = {
     **{f"torch.{name}": dtype for name, dtype in DTYPES.items()},
     **{f"torch.{home}{name}": StorageKind(dtype) for name, dtype in STORAGE_DTYPES.items()
        for home in ("", "cuda.")},
-    **{f"torch.{name}": Missing(f"torch.{name}") for name in ("qint8", "quint8", "qint32")},
+    **{f"torch.{name}": getattr(flambeau, name) for name in ("qint8", "quint8", "qint32")},
     **REBUILDS,
 }  # fmt: skip
 
