@@ -5,7 +5,6 @@ The scale and the zero point are those of the whole tensor, or of each place alo
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ NUMBERS = {
 }
 #: a smaller scale loses its digits; zero points would not fit
 SMALLEST_SCALE = float(np.float32(6.1e-5))
+NO_SCALE = 2.0**-128   # the inverse of a smaller one is no float32
 _AFFINE, _BY_CHANNEL = dt.per_tensor_affine, dt.per_channel_affine
 
 
@@ -229,7 +229,7 @@ def chosen(low: float, high: float, least: int, most: int) -> tuple[float, int]:
     """The scale and the zero point by which numbers from low to high use all of least to most."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = (high - low) / (most - least)
-    if np.float32(scale) == 0 or math.isinf(1 / np.float32(scale)):
+    if scale < NO_SCALE:
         scale = 0.1
     if scale < SMALLEST_SCALE:
         grown, scale = SMALLEST_SCALE / scale, SMALLEST_SCALE
@@ -242,7 +242,7 @@ def chosen(low: float, high: float, least: int, most: int) -> tuple[float, int]:
     # Of the two ends the one is met that rounds less.
     below, above = abs(least) + abs(low / scale), abs(most) + abs(high / scale)
     start = least - low / scale if below < above else most - high / scale
-    return scale, least if start < least else most if start > most else int(np.rint(start))
+    return scale, least if start < least else most if start > most else round(start)
 
 
 def quantize_per_tensor_dynamic(input, dtype, reduce_range: bool):

@@ -38,10 +38,11 @@ class Packed:
         self.bias = np.zeros(self.panels * _LANES, np.float32)
         if bias is not None:
             self.bias[:columns] = bias
+        self.known = _at(self.bytes), _at(self.bias)
 
     def times(self, out: int, x: int, rows: int, scale: float, zero: int) -> None:
         """out = x @ weight.T + bias; addresses of float32, x in bytes of this scale."""
-        code, padded = _code(), self.deep * _DEPTH
+        code, padded, (weights, bias) = _code(), self.deep * _DEPTH, self.known
         left = np.empty((rows, padded), np.uint8)
         code["quantized_rows"](_at(left), x, 1.0 / scale, zero, rows, self.width, padded,
                                rows * padded)
@@ -49,8 +50,8 @@ class Packed:
         offsets = (self.sums * zero).astype(np.int32)
         work = rows * padded * self.panels * _LANES // 16
         grain = max(2, _RANGE // max(rows * padded * _LANES, 1))
-        code["byte_products"](out, _at(left), _at(self.bytes), _at(scales), _at(offsets),
-                              _at(self.bias), rows, self.columns, self.deep, self.panels, grain,
+        code["byte_products"](out, _at(left), weights, _at(scales), _at(offsets),
+                              bias, rows, self.columns, self.deep, self.panels, grain,
                               work)
 
 
