@@ -140,7 +140,7 @@ _elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vm
               **{f"sparse_{kind}_tensor": "sparse" for kind in (
                   "compressed", "csr", "csc", "bsr", "bsc")},
               **dict.fromkeys(("dequantize", "quantize_per_channel", "quantize_per_tensor",
-                               "quantize_per_tensor_dynamic"), "ao.quantization.tensor"),
+                               "quantize_per_tensor_dynamic"), "ao.quantized_tensor"),
               "get_device_module": "accelerator"}
 __all__ = sorted([*_elsewhere, *(name for name, value in _names.items() if not (
     name.startswith("_") or isinstance(value, type(_lazy))))])

@@ -12,7 +12,7 @@ from flambeau.nn import functional as F
 
 from .....assemble import convert, engine
 from .....devices.cpu.quantized import Packed
-from ....quantization.tensor import QuantizedTensor, chosen
+from ....quantized_tensor import QuantizedTensor, chosen
 
 #: inputs use half of their bytes, as torch's do, so that pairs of products fit in 16 bits anywhere
 _LEAST, _MOST = 0, 127

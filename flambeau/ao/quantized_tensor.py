@@ -11,13 +11,13 @@ import numpy as np
 
 import flambeau
 
-from ...assemble import convert, engine
-from ...core import dtype as dt
-from ...core.device import CPU
-from ...core.printing import format_values, with_suffixes
-from ...engine import protocol
-from ...engine.tensor import Tensor, signature
-from ...engine.unstrided import SparseTensor, unstrided
+from ..assemble import convert, engine
+from ..core import dtype as dt
+from ..core.device import CPU
+from ..core.printing import format_values, with_suffixes
+from ..engine import protocol
+from ..engine.tensor import Tensor, signature
+from ..engine.unstrided import SparseTensor, unstrided
 
 #: quantized dtype -> dtype of the numbers, the least and the largest
 NUMBERS = {
