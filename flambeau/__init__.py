@@ -13,7 +13,7 @@ from . import assemble as _assemble
 from .core import dtype as _dtype
 from .core import formats as _formats
 from .core.device import device
-from .core.dtype import dtype, finfo, iinfo
+from .core.dtype import dtype, finfo, iinfo, qscheme
 from .core.formats import layout, memory_format
 from .engine import lazy as _lazy
 from .engine import legacy as _legacy
@@ -124,8 +124,8 @@ _names.update(_legacy.legacy_types)
 _names.update(_legacy_storages)
 _names.update(_assemble.autocast.functions)
 _names.update(_assemble.scaling.functions)
-_names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMATS,
-                                            *_formats.LAYOUTS)})
+_names.update({each.name: each for each in (*_dtype.ALL, *_dtype.QUANTIZED, *_dtype.SCHEMES,
+                                            *_formats.MEMORY_FORMATS, *_formats.LAYOUTS)})
 _names.update(_dtype.ALIASES)
 _names.update({name: getattr(Tensor, name) for name in (
     "detach_", "get_device", "resolve_conj", "resolve_neg")})
@@ -137,7 +137,13 @@ _elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vm
               "save": "serialization", "load": "serialization",
               "cond": "_higher_order_ops", "while_loop": "_higher_order_ops",
               "lobpcg": "_lobpcg",
+              **{f"sparse_{kind}_tensor": "sparse" for kind in (
+                  "compressed", "csr", "csc", "bsr", "bsc")},
+              **dict.fromkeys(("dequantize", "quantize_per_channel", "quantize_per_tensor",
+                               "quantize_per_tensor_dynamic"), "ao.quantized_tensor"),
               "get_device_module": "accelerator"}
 __all__ = sorted([*_elsewhere, *(name for name, value in _names.items() if not (
     name.startswith("_") or isinstance(value, type(_lazy))))])
+_lazy.methods(Tensor, __name__, {f"to_sparse_{kind}": "sparse" for kind in (
+    "csr", "csc", "bsr", "bsc")})
 __getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0], _elsewhere)

@@ -16,6 +16,7 @@ import numpy as _np
 
 from . import accelerator as accelerator
 from . import amp as amp
+from . import ao as ao
 from . import assemble as _assemble
 from . import assemble as assemble
 from . import autograd as autograd
@@ -48,6 +49,7 @@ from . import ops as ops
 from . import optim as optim
 from . import overrides as overrides
 from . import profiler as profiler
+from . import quantization as quantization
 from . import random as random
 from . import return_types as return_types
 from . import safetensors as safetensors
@@ -443,6 +445,8 @@ class Tensor:
         """This tensor as torch.uint8."""
     def cauchy_(self, median: _Any = 0, sigma: _Any = 1, *, generator: Generator | None = None) -> Tensor:
         """Fill with Cauchy numbers."""
+    def ccol_indices(self) -> _Any:
+        """ccol_indices of a tensor in compressed rows or columns."""
     def cdouble(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.complex128."""
     def ceil(self) -> Tensor:
@@ -451,6 +455,8 @@ class Tensor:
         """In-place form of `ceil`."""
     def cfloat(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.complex64."""
+    def chalf(self, *, memory_format: _Any = ...) -> Tensor:
+        """This tensor as torch.complex32."""
     def char(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int8."""
     def cholesky(self, upper: _bool = False) -> Tensor:
@@ -481,6 +487,8 @@ class Tensor:
         """A copy with its own memory; gradients flow through it."""
     def coalesce(self, *_args: _Any) -> _Any:
         """coalesce of a tensor of layout torch.sparse_coo."""
+    def col_indices(self) -> _Any:
+        """col_indices of a tensor in compressed rows or columns."""
     def conj(self) -> Tensor:
         """The complex conjugate; a real tensor itself"""
     def conj_physical(self) -> Tensor:
@@ -514,6 +522,8 @@ class Tensor:
         """This tensor on the CPU."""
     def cross(self, other: _Any, dim: _Any = None) -> Tensor:
         """The vector product along `dim`, or the first dimension of size 3."""
+    def crow_indices(self) -> _Any:
+        """crow_indices of a tensor in compressed rows or columns."""
     def cuda(self, device: _Any = None, non_blocking: _bool = False, memory_format: _Any = ...) -> Tensor:
         """This tensor on a cuda device, if there is one."""
     def cummax(self, dim: _int) -> return_types.cummax:
@@ -540,6 +550,7 @@ class Tensor:
     def deg2rad_(self) -> Tensor:
         """In-place form of `deg2rad`."""
     def dense_dim(self) -> _Any: ...
+    def dequantize(self) -> _Any: ...
     def det(self) -> Tensor:
         """The determinant of a square matrix."""
     def detach(self) -> Tensor:
@@ -769,6 +780,8 @@ class Tensor:
         """Sums of products over the last dimension of both."""
     def int(self, *, memory_format: _Any = ...) -> Tensor:
         """This tensor as torch.int32."""
+    def int_repr(self) -> _Any:
+        """int_repr of a quantized tensor."""
     def inverse(self) -> Tensor:
         """The inverse of a square matrix."""
     def is_coalesced(self, *_args: _Any) -> _Any:
@@ -1104,8 +1117,20 @@ class Tensor:
         """A copy with elements of the flattened tensor replaced, or added to."""
     def put_(self, index: _Any, source: _Any, accumulate: _bool = False) -> Tensor:
         """In-place form of `put`."""
+    def q_per_channel_axis(self) -> _Any:
+        """q_per_channel_axis of a quantized tensor."""
+    def q_per_channel_scales(self) -> _Any:
+        """q_per_channel_scales of a quantized tensor."""
+    def q_per_channel_zero_points(self) -> _Any:
+        """q_per_channel_zero_points of a quantized tensor."""
+    def q_scale(self) -> _Any:
+        """q_scale of a quantized tensor."""
+    def q_zero_point(self) -> _Any:
+        """q_zero_point of a quantized tensor."""
     def qr(self, some: _bool = True) -> _Any:
         """(Q, R) with input = Q R."""
+    def qscheme(self) -> _Any:
+        """qscheme of a quantized tensor."""
     def quantile(self, q: _Any, dim: _Any = None, keepdim: _bool = False, *, interpolation: _str = 'linear') -> Tensor:
         """The q-th quantiles over `dim`, or over everything."""
     def rad2deg(self) -> Tensor:
@@ -1175,6 +1200,8 @@ class Tensor:
         """The nearest number of so many decimals; of two, the even one"""
     def round_(self, decimals: _Any = 0) -> Tensor:
         """In-place form of `round`."""
+    def row_indices(self) -> _Any:
+        """row_indices of a tensor in compressed rows or columns."""
     def rsqrt(self) -> Tensor:
         """1 / sqrt(x)"""
     def rsqrt_(self) -> Tensor:
@@ -1332,7 +1359,11 @@ class Tensor:
         """This tensor, with all its zeros."""
     def to_sparse(self, sparse_dim: _Any = None, *, layout: _Any = None, blocksize: _Any = None, dense_dim: _Any = None) -> _Any:
         """This tensor in coordinates of its first `sparse_dim` dimensions, by default of all."""
+    def to_sparse_bsc(self, *args: _Any, **kwargs: _Any) -> _Any: ...
+    def to_sparse_bsr(self, *args: _Any, **kwargs: _Any) -> _Any: ...
     def to_sparse_coo(self) -> _Any: ...
+    def to_sparse_csc(self, *args: _Any, **kwargs: _Any) -> _Any: ...
+    def to_sparse_csr(self, *args: _Any, **kwargs: _Any) -> _Any: ...
     def tolist(self) -> _Any:
         """The elements as nested lists."""
     def topk(self, k: _Any, dim: _Any = -1, largest: _bool = True, sorted: _bool = True) -> return_types.topk:
@@ -1833,6 +1864,8 @@ cfloat: _dtype
 def chain_matmul(*matrices: _Any, out: _Any = None) -> Tensor:
     """The product of matrices, in the order that costs least."""
 
+chalf: _dtype
+
 def channel_shuffle(input: Tensor, groups: _Any, *, out: _Any = None) -> Tensor:
     """Channels dealt out to groups in turn."""
 
@@ -1895,6 +1928,8 @@ def complex(real: Tensor, imag: Tensor | _Number, *, out: _Any = None) -> Tensor
     """real + 1j * imag"""
 
 complex128: _dtype
+
+complex32: _dtype
 
 complex64: _dtype
 
@@ -2013,6 +2048,9 @@ def deg2rad(input: Tensor, *, out: _Any = None) -> Tensor:
 def deg2rad_(input: Tensor) -> Tensor:
     """In-place form of `deg2rad`."""
 
+def dequantize(tensor: _Any) -> _Any:
+    """The real numbers of a quantized tensor, or of each of several."""
+
 def det(input: Tensor, *, out: _Any = None) -> Tensor:
     """The determinant of a square matrix."""
 
@@ -2098,6 +2136,7 @@ class dtype:
     """What one element is: its kind (bool, int, unsigned, float, complex) and its size."""
     carrier: _str
     compute: _dtype
+    foreign: _bool
     @property
     def is_complex(self) -> _bool: ...
     @property
@@ -2262,6 +2301,16 @@ float16: _dtype
 float32: _dtype
 
 float64: _dtype
+
+float8_e4m3fn: _dtype
+
+float8_e4m3fnuz: _dtype
+
+float8_e5m2: _dtype
+
+float8_e5m2fnuz: _dtype
+
+float8_e8m0fnu: _dtype
 
 def float_power(input: Tensor, exponent: _Any, *, out: _Any = None) -> Tensor:
     """input raised to `exponent`, in double precision"""
@@ -3056,6 +3105,16 @@ def pca_lowrank(A: _Any, q: _Any = None, center: _bool = True, niter: _Any = 2, 
 def pdist(input: Tensor, p: _Any = 2.0, *, out: _Any = None) -> Tensor:
     """The p-norm distance of every pair of rows."""
 
+per_channel_affine: _Any
+
+per_channel_affine_float_qparams: _Any
+
+per_channel_symmetric: _Any
+
+per_tensor_affine: _Any
+
+per_tensor_symmetric: _Any
+
 def permute(input: Tensor, dims: _Any) -> Tensor:
     """Dimensions in another order."""
 
@@ -3108,11 +3167,31 @@ def promote_types(type1: _Any, type2: _Any) -> _dtype:
 def put(input: Tensor, index: _Any, source: _Any, accumulate: _bool = False, *, out: _Any = None) -> Tensor:
     """A copy with elements of the flattened tensor replaced, or added to."""
 
+qint32: _dtype
+
+qint8: _dtype
+
 def qr(input: Tensor, some: _bool = True, *, out: _Any = None) -> _Any:
     """(Q, R) with input = Q R."""
 
+class qscheme:
+    """How many scales a quantized tensor has."""
+    def __init__(self, name: _str) -> None: ...
+    name: None
+
 def quantile(input: Tensor, q: _Any, dim: _Any = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: _Any = None) -> Tensor:
     """The q-th quantiles over `dim`, or over everything."""
+
+def quantize_per_channel(input: Tensor, scales: _Any, zero_points: _Any, axis: _int, dtype: _dtype | None) -> _Any:
+    """A tensor as whole numbers, with a scale for each place along an axis."""
+
+def quantize_per_tensor(input: Tensor, scale: _Any, zero_point: _Any, dtype: _dtype | None) -> _Any:
+    """A tensor as whole numbers with one scale."""
+
+def quantize_per_tensor_dynamic(input: Tensor, dtype: _dtype | None, reduce_range: _bool) -> _Any:
+    """A tensor as whole numbers with the scale that its elements ask for."""
+
+quint8: _dtype
 
 def rad2deg(input: Tensor, *, out: _Any = None) -> Tensor:
     """Radians as degrees."""
@@ -3412,7 +3491,16 @@ def sort(input: Tensor, dim: _Any = -1, descending: _bool = False, stable: _bool
 
 sparse_bsc: _layout
 
+def sparse_bsc_tensor(starts: _Any, places: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed columns of blocks."""
+
 sparse_bsr: _layout
+
+def sparse_bsr_tensor(starts: _Any, places: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed rows of blocks."""
+
+def sparse_compressed_tensor(compressed_indices: _Any, plain_indices: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, layout: _Any = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed rows or columns, of where each begins, places and values."""
 
 sparse_coo: _layout
 
@@ -3421,7 +3509,13 @@ def sparse_coo_tensor(indices: _Any = None, values: _Any = None, size: _Any = No
 
 sparse_csc: _layout
 
+def sparse_csc_tensor(starts: _Any, places: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed columns."""
+
 sparse_csr: _layout
+
+def sparse_csr_tensor(starts: _Any, places: _Any, values: _Any, size: _Any = None, *, dtype: _dtype | None = None, device: _Any = None, pin_memory: _bool = False, requires_grad: _bool = False, check_invariants: _Any = None) -> Tensor:
+    """A tensor in compressed rows."""
 
 def split(tensor: _Any, split_size_or_sections: _Any = None, dim: _Any = 0, *, split_size: _Any = None, out: _Any = None) -> _Any:
     """Consecutive parts of one length, or of the given lengths, along a dimension."""
@@ -3900,6 +3994,7 @@ __all__ = [
     "celu_",
     "cfloat",
     "chain_matmul",
+    "chalf",
     "channel_shuffle",
     "channels_last",
     "channels_last_3d",
@@ -3922,6 +4017,7 @@ __all__ = [
     "compile",
     "complex",
     "complex128",
+    "complex32",
     "complex64",
     "concat",
     "concatenate",
@@ -3962,6 +4058,7 @@ __all__ = [
     "default_generator",
     "deg2rad",
     "deg2rad_",
+    "dequantize",
     "det",
     "detach",
     "detach_",
@@ -4036,6 +4133,11 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
     "float_power",
     "floor",
     "floor_",
@@ -4300,6 +4402,11 @@ __all__ = [
     "pairwise_distance",
     "pca_lowrank",
     "pdist",
+    "per_channel_affine",
+    "per_channel_affine_float_qparams",
+    "per_channel_symmetric",
+    "per_tensor_affine",
+    "per_tensor_symmetric",
     "permute",
     "permute_copy",
     "pi",
@@ -4318,8 +4425,15 @@ __all__ = [
     "prod",
     "promote_types",
     "put",
+    "qint32",
+    "qint8",
     "qr",
+    "qscheme",
     "quantile",
+    "quantize_per_channel",
+    "quantize_per_tensor",
+    "quantize_per_tensor_dynamic",
+    "quint8",
     "rad2deg",
     "rad2deg_",
     "rand",
@@ -4419,11 +4533,16 @@ __all__ = [
     "softmax",
     "sort",
     "sparse_bsc",
+    "sparse_bsc_tensor",
     "sparse_bsr",
+    "sparse_bsr_tensor",
+    "sparse_compressed_tensor",
     "sparse_coo",
     "sparse_coo_tensor",
     "sparse_csc",
+    "sparse_csc_tensor",
     "sparse_csr",
+    "sparse_csr_tensor",
     "split",
     "split_copy",
     "split_with_sizes",

@@ -62,6 +62,11 @@ MAY_IMPORT = {
     "flambeau.export":    (*ASSEMBLED, *USER),
     "flambeau.onnx":      (*ASSEMBLED, *USER, "flambeau.export"),
     "flambeau.jit":       (*USER, "flambeau.export"),
+    # What ops do with tensors of sparse layouts is said there.
+    "flambeau.sparse":    (*ASSEMBLED, *USER),
+    # So is what layers of bytes do, and what multiplies them.
+    "flambeau.ao":        (*ASSEMBLED, *USER),
+    "flambeau.quantization": ("flambeau.ao",),
     # How ops are applied to many examples at once is said of ops.
     "flambeau.func":      (*ASSEMBLED, *USER),
     "flambeau.cli":       (*ASSEMBLED, *USER),

@@ -14,7 +14,7 @@ _KIND_ORDER = "biufc"
 class dtype:
     """What one element is: its kind (bool, int, unsigned, float, complex) and its size."""
 
-    __slots__ = ("carrier", "compute", "itemsize", "kind", "name", "rank")
+    __slots__ = ("carrier", "compute", "foreign", "itemsize", "kind", "name", "rank")
     __module__ = "torch"
 
     name: str
@@ -22,7 +22,8 @@ class dtype:
     itemsize: int
     rank: int
     carrier: str  # numpy's name of what holds its elements
-    compute: dtype
+    compute: dtype  # what its elements are computed in
+    foreign: bool   # whether numpy has no such elements, only their bits
 
     @property
     def numpy(self) -> np.dtype:
@@ -45,7 +46,7 @@ class dtype:
 
     @property
     def is_signed(self) -> bool:
-        return self.kind in "ifc"
+        return self.kind in "ifc" and self is not float8_e8m0fnu
 
     def to_real(self) -> dtype:
         """The dtype of the real and imaginary parts."""
@@ -59,7 +60,7 @@ class dtype:
 def _define(name: str, kind: str, itemsize: int, rank: int, carrier: str) -> dtype:
     made = object.__new__(dtype)
     made.name, made.kind, made.itemsize, made.rank = name, kind, itemsize, rank
-    made.carrier, made.compute = carrier, made
+    made.carrier, made.compute, made.foreign = carrier, made, carrier != name
     return made
 
 
@@ -75,26 +76,42 @@ uint32 = _define("uint32",    "u", 4,  5, "uint32")
 uint64 = _define("uint64",    "u", 8,  5, "uint64")
 float16 = _define("float16",  "f", 2,  6, "float16")
 bfloat16 = _define("bfloat16", "f", 2, 6, "uint16")
+float8_e4m3fn = _define("float8_e4m3fn", "f", 1, 6, "uint8")
+float8_e5m2 = _define("float8_e5m2", "f", 1, 6, "uint8")
+float8_e4m3fnuz = _define("float8_e4m3fnuz", "f", 1, 6, "uint8")
+float8_e5m2fnuz = _define("float8_e5m2fnuz", "f", 1, 6, "uint8")
+float8_e8m0fnu = _define("float8_e8m0fnu", "f", 1, 6, "uint8")
 float32 = _define("float32",  "f", 4,  7, "float32")
 float64 = _define("float64",  "f", 8,  8, "float64")
-complex64 = _define("complex64", "c", 8, 9, "complex64")
-complex128 = _define("complex128", "c", 16, 10, "complex128")
+complex32 = _define("complex32", "c", 4, 9, "uint32")
+complex64 = _define("complex64", "c", 8, 10, "complex64")
+complex128 = _define("complex128", "c", 16, 11, "complex128")
 
-# Half types are stored as such and computed in float32.
-float16.compute = bfloat16.compute = float32
+#: floats of eight bits: stored, converted and compared, and promoted to nothing
+FLOAT8 = (float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu)
+# Narrow types are stored as such and computed in wider ones.
+for _narrow in (float16, bfloat16, *FLOAT8):
+    _narrow.compute = float32
+complex32.compute = complex64
+
+#: whole numbers that stand for real ones, with a scale: no op but those of quantized tensors
+qint8 = _define("qint8", "q", 1, 0, "int8")
+quint8 = _define("quint8", "q", 1, 0, "uint8")
+qint32 = _define("qint32", "q", 4, 0, "int32")
+QUANTIZED = (qint8, quint8, qint32)
 
 #: what holds counts, tokens and hashes: promoted to floating point only
 LONE = frozenset((uint16, uint32, uint64))
 ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64,
-       float16, bfloat16, float32, float64, complex64, complex128)
-_BY_NAME = {d.name: d for d in ALL}
-_BY_CARRIER = {d.carrier: d for d in ALL if d is not bfloat16}
+       float16, bfloat16, *FLOAT8, float32, float64, complex32, complex64, complex128)
+_BY_NAME = {d.name: d for d in (*ALL, *QUANTIZED)}
+_BY_CARRIER = {d.carrier: d for d in ALL if not d.foreign}
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
-    "long": int64, "cfloat": complex64, "cdouble": complex128,
+    "long": int64, "chalf": complex32, "cfloat": complex64, "cdouble": complex128,
 }
-_REAL = {complex64: float32, complex128: float64}
-_COMPLEX = {float32: complex64, float64: complex128, float16: complex64, bfloat16: complex64}
+_REAL = {complex32: float16, complex64: float32, complex128: float64}
+_COMPLEX = {float32: complex64, float64: complex128, float16: complex32, bfloat16: complex64}
 
 
 #: what torch's messages call dtypes
@@ -102,7 +119,9 @@ SPOKEN = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
     "int64": "Long", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+    "complex32": "ComplexHalf", "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+    **{d.name: d.name.capitalize() for d in FLOAT8},
+    "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32",
 }
 
 
@@ -146,6 +165,32 @@ def from_numpy(given: np.dtype) -> dtype:
     return found
 
 
+class qscheme:
+    """How many scales a quantized tensor has."""
+
+    __slots__ = ("name",)
+    __module__ = "torch"
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self):
+        return (scheme_named, (self.name,))
+
+
+per_tensor_affine, per_channel_affine, per_tensor_symmetric, per_channel_symmetric, \
+    per_channel_affine_float_qparams = SCHEMES = tuple(map(qscheme, (
+        "per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric",
+        "per_channel_affine_float_qparams")))
+
+
+def scheme_named(name: str) -> qscheme:
+    return next(s for s in SCHEMES if s.name == name)
+
+
 class _Default:
     """The dtype of new floating point tensors, as set_default_dtype leaves it."""
 
@@ -169,6 +214,9 @@ def promote(a: dtype, b: dtype) -> dtype:
     """The smallest dtype both convert to, in torch's lattice."""
     if a is b:
         return a
+    if (a.itemsize == 1 and a.kind == "f") or (b.itemsize == 1 and b.kind == "f"):
+        raise RuntimeError("Promotion for Float8 Types is not supported, attempted to promote "
+                           f"{spoken(a)} and {spoken(b)}; convert one of them first")
     if a in LONE or b in LONE:
         other = b if a in LONE else a
         if other.kind == "f":
@@ -177,7 +225,9 @@ def promote(a: dtype, b: dtype) -> dtype:
                            f"to promote {spoken(a)} and {spoken(b)}; convert one of them first")
     low, high = (a, b) if a.rank <= b.rank else (b, a)
     if high.kind == "c":
-        return complex128 if low is float64 else high
+        if low is float64:
+            return complex128
+        return complex64 if high is complex32 and low in (bfloat16, float32) else high
     if high.kind == "f":
         return float32 if {low, high} == {float16, bfloat16} else high
     if high is int8 and low is uint8:
@@ -273,6 +323,11 @@ def can_cast(source: dtype, target: dtype) -> bool:
 #: of a floating point dtype: bits of the fraction and of the exponent, and decimal digits
 _FORMATS = {"bfloat16": (7, 8, 2), "float16": (10, 5, 3), "float32": (23, 8, 6),
             "float64": (52, 11, 15)}
+#: of floats of eight bits, whose largest number is not what their bits suggest: eps, max, tiny
+_LIMITS8 = {"float8_e4m3fn": (0.125, 448.0, 2.0**-6), "float8_e5m2": (0.25, 57344.0, 2.0**-14),
+            "float8_e4m3fnuz": (0.125, 240.0, 2.0**-7),
+            "float8_e5m2fnuz": (0.125, 57344.0, 2.0**-15),
+            "float8_e8m0fnu": (1.0, 2.0**127, 2.0**-127)}
 
 
 class finfo:
@@ -292,12 +347,21 @@ class finfo:
                             "Use torch.iinfo to handle 'torch.finfo'")
         real = given.to_real()
         self.dtype, self.bits = real.name, real.itemsize * 8
+        if real in FLOAT8:
+            self._of_eight_bits(real)
+            return
         fraction, exponent, digits = _FORMATS[real.name]
         largest = 2 ** (exponent - 1) - 1
         self.eps, self.resolution = 2.0**-fraction, float(f"1e-{digits}")
         self.max, self.tiny = (2 - self.eps) * 2.0**largest, 2.0 ** (1 - largest)
         self.smallest_subnormal = self.tiny * self.eps
         self.min, self.smallest_normal = -self.max, self.tiny
+
+    def _of_eight_bits(self, kind: dtype) -> None:
+        self.eps, self.max, self.tiny = _LIMITS8[kind.name]
+        self.resolution, self.smallest_normal = 1.0, self.tiny
+        self.min = -self.max if kind.is_signed else self.tiny
+        self.smallest_subnormal = self.tiny * (self.eps if kind.is_signed else 1)
 
     def __repr__(self) -> str:
         shown = " ".join(f"{k}={getattr(self, k):g}," for k in

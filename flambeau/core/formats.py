@@ -56,6 +56,18 @@ sparse_bsc = layout("sparse_bsc")
 jagged = layout("jagged")
 LAYOUTS = (strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc, jagged)
 
+#: layouts of compressed rows or columns, of elements or of blocks
+COMPRESSED = (sparse_csr, sparse_csc, sparse_bsr, sparse_bsc)
+BY_ROWS, BLOCKED = (sparse_csr, sparse_bsr), (sparse_bsr, sparse_bsc)
+
+
+def spoken(given: layout) -> str:
+    """What torch's messages call a layout."""
+    if given is sparse_coo:
+        return "Sparse"
+    return "".join(part.capitalize() for part in given.name.split("_"))
+
+
 #: format -> (rank it is for, dimensions from slowest to fastest)
 ORDERS = {
     channels_last:    (4, (0, 2, 3, 1)),

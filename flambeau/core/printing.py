@@ -99,7 +99,8 @@ def number_style(values, options):
     """The style for these values, as torch decides it."""
     if values.dtype.kind != "f":
         return NumberStyle("", "", max((len(str(v)) for v in values.ravel().tolist()), default=1))
-    values = values.astype(np.float64).ravel()
+    with np.errstate(invalid="ignore"):  # a signalling NaN is one all the same
+        values = values.astype(np.float64).ravel()
     values = values[np.isfinite(values) & (values != 0)]
     whole = bool(np.all(values == np.ceil(values)))
     scientific = spans_widely(values, whole) if options.sci_mode is None else options.sci_mode

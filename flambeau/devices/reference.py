@@ -14,6 +14,7 @@ from ..core import dtype as dt
 from ..core import expr
 from ..core.expr import Expr
 from . import mathlib
+from .narrow import narrowed, widened
 
 # -- storage <-> arithmetic --------------------------------------------------------------------
 
@@ -22,6 +23,11 @@ def _widen(value, dtype: dt.dtype):
     """What a half type is computed with; other dtypes are left alone."""
     if dtype is dt.bfloat16:
         return (np.asarray(value, np.uint16).astype(np.uint32) << 16).view(np.float32)
+    if dtype in dt.FLOAT8:
+        return evaluate(widened(dtype), [np.asarray(value).astype(np.int32)])
+    if dtype is dt.complex32:
+        pairs = np.ascontiguousarray(value, np.uint32).view(np.float16).astype(np.float32)
+        return pairs.view(np.complex64).reshape(np.shape(value))
     return np.asarray(value, np.float32) if dtype is dt.float16 else value
 
 
@@ -35,12 +41,17 @@ def _to_bfloat16(value):
 def _narrow(value, dtype: dt.dtype):
     if dtype is dt.bfloat16:
         return _to_bfloat16(value)
+    if dtype in dt.FLOAT8:
+        return evaluate(narrowed(dtype), [np.asarray(value, np.float32)]).astype(np.uint8)
+    if dtype is dt.complex32:
+        pairs = np.ascontiguousarray(value, np.complex64).view(np.float32).astype(np.float16)
+        return pairs.view(np.uint32).reshape(np.shape(value))
     return np.asarray(value).astype(dtype.numpy, copy=False)
 
 
 def _constant(value, dtype: dt.dtype):
-    if dtype is dt.bfloat16:
-        return _to_bfloat16(np.float32(value))
+    if dtype.foreign:
+        return _narrow(np.asarray(value, dtype.compute.numpy), dtype)
     if dtype.kind in "iu":
         bits = value & (2 ** (8 * dtype.itemsize) - 1)
         return np.array([bits], f"u{dtype.itemsize}").view(dtype.numpy)[0]

@@ -1,32 +1,30 @@
 """Tensors in coordinates: the indices of the elements that may differ from zero, and their values.
 
-One is a subclass of Tensor whose signature no plan knows, so every op asks coo_ops.py. Its strides
-are all 0 over one element that is 0: whatever reads its bytes by mistake finds zeros. Its own place
-in the graph is where gradients of its values go, as sparse tensors of the same indices.
+Their ops are in coo_ops.py.
 """
 
 from __future__ import annotations
 
-import copy
+from functools import partial
 from typing import Any
 
 from ..core import dtype as dt
 from ..core import formats as fm
-from ..core.device import CPU, META, resolve
+from ..core.device import META, resolve
 from ..core.lazily import np
-from ..core.sparse_text import sparse_text
-from . import convert, inplace, legacy, options, protocol
+from . import convert, inplace, legacy, options
 from .eager import engine
 from .modes import modes
 from .node import edge_of, new_node
-from .tensor import LEAF, Tensor, make, signature
+from .tensor import LEAF, Tensor
+from .unstrided import SparseTensor, in_place, marked, recorded, shown, unstrided
 from .views import Step
 
 
-class CooTensor(Tensor):
+class CooTensor(SparseTensor):
     """A tensor of layout torch.sparse_coo."""
 
-    __slots__ = ("at", "held", "united")
+    __slots__ = ("at", "united")
 
     at: Tensor     # [sparse dimensions, elements]: the indices
     held: Tensor   # [elements, *dense dimensions]: the values, outside the graph
@@ -47,14 +45,6 @@ class CooTensor(Tensor):
 
     is_sparse: Any = property(lambda x: True)
     layout: Any = property(lambda x: fm.sparse_coo)
-
-    @property
-    def data(self):
-        return self.detach()
-
-    @data.setter
-    def data(self, value) -> None:
-        become(self, value)
 
     @property
     def nbytes(self):
@@ -111,29 +101,15 @@ class CooTensor(Tensor):
 
     def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
         if layout not in (None, fm.sparse_coo):
-            raise RuntimeError(f"to_sparse: conversion from torch.sparse_coo to {layout} is not "
-                               "available")
+            return in_layout(self, layout, blocksize, dense_dim)
         if sparse_dim in (None, self.sparse_dim()):
             return self
         return to_sparse(dense(self), sparse_dim)
 
-    def detach(self) -> CooTensor:
-        return coo(self.at, self.held, self.sig.shape, self.united)
-
-    def detach_(self) -> CooTensor:
-        self.node = None
-        return self
-
     def clone(self, *, memory_format=None) -> CooTensor:
         """A copy with its own memory."""
         out = coo(self.at.clone(), values_of(self).clone(), self.sig.shape, self.united)
-        return _marked(out, "CloneBackward0")
-
-    def to(self, *args, **kwargs):
-        values = self.held.to(*args, **kwargs)
-        if values is self.held:
-            return self
-        return coo(self.at, values_of(self).to(*args, **kwargs), self.sig.shape, self.united)
+        return marked(out, "CloneBackward0")
 
     def type(self, dtype=None, non_blocking=False):
         if dtype is None:
@@ -141,61 +117,29 @@ class CooTensor(Tensor):
             return name.replace("torch.", "torch.sparse.")
         return coo(self.at, values_of(self).type(dtype), self.sig.shape, self.united)
 
-    def numpy(self, *, force=False):
-        raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
-
-    def __array__(self, dtype=None, copy=None):
-        return self.numpy()
-
-    def tolist(self):
-        return dense(self).tolist()
-
-    def item(self):
-        if self.sig.numel != 1:
-            raise RuntimeError(f"a Tensor with {self.sig.numel} elements cannot be converted to "
-                               "Scalar")
-        return dense(self).item()
-
-    def data_ptr(self):
-        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
-
-    def untyped_storage(self):
-        raise NotImplementedError("Cannot access storage of SparseTensorImpl")
-
-    storage = untyped_storage
-
     def is_contiguous(self, memory_format=None) -> bool:
         return False
 
-    def __iter__(self):
-        return iter([self[k] for k in range(len(self))])
-
     def __repr__(self, *, tensor_contents=None) -> str:
-        node = self.node
-        return sparse_text(
-            convert.to_array(self.at), convert.to_array(self.held), tuple(self.sig.shape),
-            self.sig.dtype.name, options=protocol.Printing.options,
-            default_dtype_name=dt.default_float().name, requires_grad=node is LEAF,
-            grad_fn_name=None if node is None or node is LEAF else self.grad_fn.name())
+        return shown(self, {"indices": self.at})
 
     __str__ = __repr__
 
-    def __format__(self, spec: str) -> str:
-        return object.__format__(self, spec) if spec else repr(self)
+    @staticmethod
+    def made(at, held, shape, coalesced) -> CooTensor:
+        return coo(at, held, shape, coalesced)
 
-    def __reduce_ex__(self, protocol):
-        _require_leaf(self)
-        return rebuilt, (self.at, self.held, tuple(self.sig.shape), self.united,
-                         self.node is LEAF)
+    def _parts(self) -> tuple:
+        return self.at, self.held, tuple(self.sig.shape), self.united
 
-    def __deepcopy__(self, memo):
-        _require_leaf(self)
-        out = rebuilt(copy.deepcopy(self.at, memo), copy.deepcopy(self.held, memo),
-                      tuple(self.sig.shape), self.united, self.node is LEAF)
-        memo[id(self)] = out
-        if self.grad is not None:
-            out._grad = copy.deepcopy(self.grad, memo)
-        return out
+    def _with(self, values: Tensor) -> CooTensor:
+        return coo(self.at, values, self.sig.shape, self.united)
+
+    def _picked(self, other: Tensor) -> Tensor:
+        return picked(other, self.at)
+
+    def _become(self, other) -> CooTensor:
+        return become(self, other)
 
     # -- changes ----------------------------------------------------------------------------------
 
@@ -230,19 +174,8 @@ IN_PLACE = {"add_": "add", "sub_": "sub", "mul_": "mul", "div_": "div", "neg_": 
             "__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div"}
 
 
-def _in_place(name: str, op: str):
-    def form(self, *args, **kwargs):
-        if self.node is LEAF and modes.grad:
-            raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an "
-                               "in-place operation.")
-        return become(self, getattr(self, op)(*args, **kwargs))
-
-    form.__name__, form.__doc__ = name, f"In-place form of `{op}`."
-    return form
-
-
 for _name, _op in IN_PLACE.items():
-    setattr(CooTensor, _name, _in_place(_name, _op))
+    setattr(CooTensor, _name, in_place(_name, _op))
 
 
 # -- making one ------------------------------------------------------------------------------------
@@ -250,24 +183,10 @@ for _name, _op in IN_PLACE.items():
 
 def coo(at: Tensor, values: Tensor, shape, coalesced: bool = False) -> CooTensor:
     """The tensor of these indices and values, which are known to fit; recorded if values are."""
-    x = object.__new__(CooTensor)
-    rank = len(shape)
-    x.sig = signature(values.sig.dtype, tuple(shape), (0,) * rank, CPU, CooTensor)
-    nothing = engine.full((), 0, values.sig.dtype)
-    x.mem, x.ptr, x.node = nothing.mem, nothing.ptr, None
-    x.at, x.held, x.united = at, inplace.detached(values), bool(coalesced)
-    if values.node is not None and modes.grad:
-        x.node = new_node(
-            Step("SparseCooTensorWithDimsAndTensorsBackward0",
-                 lambda g: [picked(g, at)]), (edge_of(values),), (), (x.sig,))
-    return x
-
-
-def rebuilt(at, values, shape, coalesced, requires_grad) -> CooTensor:
-    """What copies and pickles are made by."""
-    x = coo(at, values, shape, coalesced)
-    x.node = LEAF if requires_grad else None
-    return x
+    x = unstrided(CooTensor, values, shape)
+    x.at, x.united = at, bool(coalesced)
+    return recorded(x, values, "SparseCooTensorWithDimsAndTensorsBackward0",
+                    lambda g: picked(g, at))
 
 
 def become(x: CooTensor, other: CooTensor) -> CooTensor:
@@ -340,7 +259,7 @@ def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=N
     if isinstance(sparse_dim, fm.layout):
         sparse_dim, layout = None, sparse_dim
     if layout not in (None, fm.sparse_coo):
-        raise RuntimeError(f"to_sparse: conversion from torch.strided to {layout} is not available")
+        return in_layout(self, layout, blocksize, dense_dim)
     shape = tuple(self.sig.shape)
     count = len(shape) if sparse_dim is None else sparse_dim
     if not (0 < count <= len(shape) or count == len(shape)):
@@ -354,36 +273,28 @@ def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=N
     rows = self.reshape(used.size, *shape[count:])
     values = rows.index_select(0, engine.tensor(flat)) if used.size else rows
     out = coo(engine.tensor(at.astype(np.int64)), values, shape, True)
-    return _marked(out, "ToSparseBackward0")
+    return marked(out, "ToSparseBackward0")
+
+
+def in_layout(x: Tensor, layout, blocksize, dense_dim):
+    """The same tensor in compressed rows or columns, by the method that is named for the layout."""
+    if layout not in fm.COMPRESSED:
+        raise RuntimeError(f"to_sparse: conversion from {x.layout} to {layout} is not available")
+    blocks = layout in fm.BLOCKED
+    if blocks != (blocksize is not None):
+        given = "without" if blocks else "with"
+        raise RuntimeError(f"dense_to_sparse: conversion from {fm.spoken(x.layout)} to "
+                           f"{fm.spoken(layout)} {given} blocksize argument given is not supported")
+    method = getattr(x, f"to_{layout.name}")
+    return method(*([blocksize] if blocks else []), dense_dim=dense_dim)
 
 
 # -- what all ops on them need ---------------------------------------------------------------------
 
 
-def _marked(out: CooTensor, label: str) -> CooTensor:
-    """The step that made a tensor, under the name torch has for it."""
-    if out.node is not None and out.node is not LEAF:
-        out.node.back = Step(label, out.node.back.function)
-    return out
-
-
-def _require_leaf(x: CooTensor) -> None:
-    if x.node is not None and x.node is not LEAF:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
-                           "deepcopy protocol at the moment, nor can others be pickled; detach() "
-                           "this one first")
-
-
 def values_of(x: CooTensor) -> Tensor:
     """The values as part of the graph: their gradient is one of the whole, at the same indices."""
-    held = x.held
-    if x.node is None or not modes.grad:
-        return held
-    at, shape, coalesced = x.at, x.sig.shape, x.united
-    out = make(held.sig, held.mem, held.ptr)
-    out.node = new_node(Step("ValuesBackward0", lambda g: [coo(at, g, shape, coalesced)]),
-                        (edge_of(x),), (), (held.sig,))
-    return out
+    return x._kept()
 
 
 def keys_of(at: Tensor, shape) -> np.ndarray:
@@ -465,7 +376,8 @@ engine.sparse_rows = rows_of
 
 def _only_sparse(name: str, wanted: str = "sparse coordinate"):
     def refuse(self, *_args):
-        raise RuntimeError(f"{name} expected {wanted} tensor layout but got Strided")
+        raise RuntimeError(f"{name} expected {wanted} tensor layout but got "
+                           f"{fm.spoken(self.layout)}")
 
     refuse.__name__, refuse.__doc__ = name, f"{name} of a tensor of layout torch.sparse_coo."
     return refuse
@@ -476,15 +388,33 @@ def to_dense(self, dtype=None, *, masked_grad=None):
     return self if dtype is None else self.to(dtype)
 
 
-def sparse_mask(self, mask: CooTensor) -> CooTensor:
+def sparse_mask(self, mask: SparseTensor) -> SparseTensor:
     """The elements of this tensor where a sparse one has its own."""
-    if not isinstance(mask, CooTensor):
+    if not isinstance(mask, SparseTensor):
         raise RuntimeError("sparse_mask(): expected mask to be sparse, but got Strided")
     if self.sig.shape != mask.sig.shape:
         raise RuntimeError("sparse_mask(): operands have incompatible sizes; self has size "
                            f"{list(self.sig.shape)} but mask has size {list(mask.sig.shape)}")
-    out = coo(mask.at, picked(self, mask.at), self.sig.shape, mask.united)
-    return _marked(out, "SparseMaskBackward0")
+    return marked(mask._with(mask._picked(self)), "SparseMaskBackward0")
+
+
+def _only_compressed(name: str):
+    def refuse(self):
+        wanted = "row" if name.startswith(("crow", "col")) else "column"
+        raise RuntimeError(f"{name} expected sparse {wanted} compressed tensor layout but got "
+                           f"{fm.spoken(self.layout)}")
+
+    refuse.__name__, refuse.__doc__ = name, f"{name} of a tensor in compressed rows or columns."
+    return refuse
+
+
+def _quantized_only(name: str):
+    def refuse(self):
+        raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'CPU' "
+                                  f"backend: {name} is for quantized tensors")
+
+    refuse.__name__, refuse.__doc__ = name, f"{name} of a quantized tensor."
+    return refuse
 
 
 METHODS: dict[str, Any] = {
@@ -495,6 +425,11 @@ METHODS: dict[str, Any] = {
     **{name: _only_sparse(name) for name in ("indices", "coalesce", "is_coalesced", "_nnz",
                                              "_indices", "_values", "sparse_resize_",
                                              "sparse_resize_and_clear_", "resize_as_sparse_")},
+    "dequantize": lambda x: x, **{name: _quantized_only(name) for name in (
+        "int_repr", "q_scale", "q_zero_point", "qscheme", "q_per_channel_scales",
+        "q_per_channel_zero_points", "q_per_channel_axis")},
+    **{name: _only_compressed(name) for name in ("crow_indices", "col_indices", "ccol_indices",
+                                                 "row_indices")},
 }
 
 
@@ -505,3 +440,7 @@ def install() -> None:
         setattr(Tensor, name, method)
     CooTensor.sparse_mask = sparse_mask
     options.layouts[fm.sparse_coo] = lambda x: to_sparse(x)
+    for kind in fm.COMPRESSED:
+        blocksize = (1, 1) if kind in fm.BLOCKED else None
+        options.layouts[kind] = partial(in_layout, layout=kind, blocksize=blocksize,
+                                        dense_dim=None)

@@ -42,7 +42,7 @@ def with_values(x: CooTensor, values: Tensor) -> CooTensor:
     return coo(x.at, values, x.sig.shape, x.united)
 
 
-def _is_number(value) -> bool:
+def is_number(value) -> bool:
     return isinstance(value, NUMBERS) or (
         isinstance(value, Tensor) and not isinstance(value, CooTensor) and not value.sig.rank)
 
@@ -137,7 +137,7 @@ def mul(x, y):
     """x y, of which one may be a number, a strided tensor or sparse as well."""
     if not isinstance(x, CooTensor):
         x, y = y, x
-    if _is_number(y):
+    if is_number(y):
         return with_values(x, values_of(x) * y)
     if not isinstance(y, CooTensor):
         if tuple(y.sig.shape) != tuple(x.sig.shape):
@@ -155,7 +155,7 @@ def mul(x, y):
 
 def div(x, y, *, rounding_mode=None):
     """x / y, where y is a number."""
-    if not isinstance(x, CooTensor) or not _is_number(y):
+    if not isinstance(x, CooTensor) or not is_number(y):
         shape = list(y.sig.shape) if isinstance(y, Tensor) else []
         raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor "
                            f"(got shape {shape} for divisor)")
@@ -169,7 +169,7 @@ def floor_divide(x, y):
 
 def power(x, exponent):
     """x to the power of a number; anything to the power 0 would be 1, also where x is zero."""
-    if not isinstance(x, CooTensor) or not _is_number(exponent) or exponent == 0:
+    if not isinstance(x, CooTensor) or not is_number(exponent) or exponent == 0:
         raise NotImplementedError(refusal("pow"))
     x = united(x)
     return with_values(x, values_of(x) ** exponent)
@@ -483,13 +483,17 @@ def equal_sizes(x, y):
     return x.sig.shape == y.sig.shape
 
 
+#: op -> the dtype that it converts to
+CONVERSIONS = {f"to_{kind.name}": kind for kind in dt.ALL}
+
+
 def _conversion(kind: dt.dtype):
     return lambda x: with_values(x, engine.cast(values_of(x), kind))
 
 
 #: op -> what it does with a sparse tensor
 TABLE = {
-    **{f"to_{kind.name}": _conversion(kind) for kind in dt.ALL},
+    **{name: _conversion(kind) for name, kind in CONVERSIONS.items()},
     **{name: _on_values(name) for name in ON_VALUES},
     "add": add, "sub": sub, "mul": mul, "div": div, "true_divide": div, "neg": neg,
     "floor_divide": floor_divide, "pow": power,

@@ -42,7 +42,7 @@ CAPSULES = {b"dltensor": (_Managed, b"used_dltensor"),
             b"dltensor_versioned": (_Versioned, b"used_dltensor_versioned")}
 _KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT = 4
-_CODES = {**{(_KINDS[d.kind], d.itemsize * 8): d for d in dt.ALL if d is not dt.bfloat16},
+_CODES = {**{(_KINDS[d.kind], d.itemsize * 8): d for d in dt.ALL if not d.foreign},
           (_BFLOAT, 16): dt.bfloat16}
 
 _api = ctypes.pythonapi

@@ -30,3 +30,17 @@ def subpackages(package: str, folder: str, elsewhere: dict[str, str] | None = No
         return sorted({*vars(sys.modules[package]), *names, *homes})
 
     return __getattr__, __dir__
+
+
+def methods(cls: type, package: str, homes: dict[str, str]) -> None:
+    """Give a class methods that are made in sub-packages of a package, imported at first call."""
+    for name, home in homes.items():
+        setattr(cls, name, _method(name, f"{package}.{home}"))
+
+
+def _method(name: str, module: str):
+    def first(self, *args, **kwargs):
+        return getattr(importlib.import_module(module), name)(self, *args, **kwargs)
+
+    first.__name__ = first.__qualname__ = name
+    return first

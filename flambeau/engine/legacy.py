@@ -66,7 +66,7 @@ legacy_types = {name: tensortype(name, (), {
     "is_cuda": False, "__doc__": f"Constructor of {dtype} tensors."})
     for name, dtype in LEGACY.items()}
 legacy_names = {dtype: f"torch.{name}" for name, dtype in LEGACY.items()} | {
-    dtype: f"torch.{dt.spoken(dtype)}Tensor" for dtype in dt.LONE}
+    dtype: f"torch.{dt.spoken(dtype)}Tensor" for dtype in dt.ALL if dtype not in LEGACY.values()}
 
 
 def new(self, *args, device=None):

@@ -131,19 +131,18 @@ def _check_numbers(name: str, start, end, step) -> None:
 
 
 def _count(kind: dt.dtype, start, end, step) -> int:
-    if kind.kind in "iu":
+    if kind is dt.int64:  # other integers are counted before start and step are cut off
         start, end, step = int(start), int(end), int(step)
         if step == 0:
             raise ValueError("arange: step must be nonzero")
-        if kind is dt.int64:
-            return max(-((start - end) // step) if step > 0 else -((end - start) // -step), 0)
+        return max(-((start - end) // step) if step > 0 else -((end - start) // -step), 0)
     return math.ceil((float(end) - float(start)) / float(step))
 
 
 def arange_values(start, step, n: int, kind: dt.dtype) -> np.ndarray:
     if kind.kind in "iu" or _exact(start, step, n):
         first, by = int(start), int(step)
-        values = np.arange(first, first + by * n, by, dtype=np.int64)
+        values = np.arange(first, first + by * n, by, dtype=np.int64) if by else np.full(n, first)
         return values if kind is dt.int64 else rounded_to(kind, values)
     at = np.arange(n)
     work = np.float32 if kind.itemsize == 2 else np.float64
@@ -178,7 +177,7 @@ def range(start=0, end=None, step=1, *, out=None, dtype=None, layout=None, devic
         at = np.arange(n)
         whole = kind.kind in "iu"
         values = int(start) + int(step) * at if whole else float(start) + float(step) * at
-        x = convert.copied(values.astype(np.float32 if kind is dt.bfloat16 else kind.numpy), kind)
+        x = convert.copied(values.astype(kind.compute.numpy if kind.foreign else kind.numpy), kind)
     if out is not None:
         return options.place_in("range", out, x, dtype)
     return same_every_time(options.finish("range", x, layout, pin_memory, requires_grad))

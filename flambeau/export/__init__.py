@@ -10,15 +10,19 @@ from flambeau.export.record import NotRecorded
 
 #: names of torch.export -> the file they are in, which is loaded when the first is asked for
 _LATE = {
+    "Dim":                  "named_sizes",
     "ExportGraphSignature": "graph_signature",
     "ExportedProgram":      "exported_program",
+    "dims":                 "named_sizes",
     "export":               "exported_program",
     "load":                 "exported_program",
+    "register_dataclass":   "exported_program",
     "save":                 "exported_program",
 }  # fmt: skip
 
-__all__ = ["ExportGraphSignature", "ExportedProgram", "Graph", "GraphModule", "NativeError",
-           "NativeLibrary", "Node", "NotRecorded", "Value", "export", "load", "native", "save"]
+__all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "Graph", "GraphModule", "NativeError",
+           "NativeLibrary", "Node", "NotRecorded", "Value", "dims", "export", "load", "native",
+           "register_dataclass", "save"]
 
 
 def __getattr__(name: str):

@@ -5,18 +5,21 @@
     program.module()(x)
     save(program, "model.pt2")
 
-The model is run once, and every op it calls is a node (see utils/_python_dispatch.py). Sizes, and
-whatever Python decided, are those of the example.
+The model is run once, and every op it calls is a node (see utils/_python_dispatch.py). Whatever
+Python decided is as in the example, and so are sizes, but those that `dynamic_shapes` names: then
+the model is run at several sizes (see dynamic.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import operator
 from typing import Any
 
 import flambeau
 from flambeau import Tensor, fx, nn
+from flambeau.export.dynamic import Guards, Sizes, general, sizes_said
 from flambeau.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -28,9 +31,14 @@ from flambeau.export.graph_signature import (
 )
 from flambeau.fx._codegen import _PyTreeCodeGen, _PyTreeInfo
 from flambeau.utils._python_dispatch import Called, TorchDispatchMode
-from flambeau.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from flambeau.utils._pytree import (
+    register_pytree_node,
+    tree_flatten,
+    tree_map,
+    tree_unflatten,
+)
 
-__all__ = ["ExportedProgram", "export", "load", "save"]
+__all__ = ["ExportedProgram", "export", "load", "register_dataclass", "save"]
 
 READS = "aten._local_scalar_dense.default"
 
@@ -41,17 +49,23 @@ class ExportedProgram:
     dialect = "TRAINING"
 
     def __init__(self, graph: fx.Graph, graph_signature: ExportGraphSignature, state_dict: dict,
-                 constants: dict, arguments: list[str], specs: tuple, example_inputs: tuple):
+                 constants: dict, arguments: list[str], specs: tuple, example_inputs: tuple,
+                 sizes: Sizes | None = None):
         self.graph_module = fx.GraphModule({}, graph)
         self.graph_signature, self.state_dict = graph_signature, state_dict
         self.constants, self.example_inputs = constants, example_inputs
-        self.range_constraints: dict = {}
+        self._sizes = sizes or Sizes()
         self._arguments, self._specs = arguments, specs
 
     @property
     def graph(self) -> fx.Graph:
         """The graph; its first inputs are parameters, buffers and constants."""
         return self.graph_module.graph
+
+    @property
+    def range_constraints(self) -> dict:
+        """The bounds of sizes that vary, by name."""
+        return dict(self._sizes.bounds)
 
     @property
     def tensor_constants(self) -> dict:
@@ -89,11 +103,24 @@ class ExportedProgram:
             else:
                 made[node] = graph.get_attr(target)
         graph._codegen = _PyTreeCodeGen(_PyTreeInfo(self._arguments, *self._specs))
-        module = fx.GraphModule(self._root(targets), graph)
+        root = self._root(targets)
+        if check_guards:
+            self._guard(root, graph, made)
+        module = fx.GraphModule(root, graph)
         for target in self._unsaved():
             path, _, name = target.rpartition(".")
             module.get_submodule(path)._non_persistent_buffers_set.add(name)
         return module
+
+    def _guard(self, root: nn.Module, graph: fx.Graph, made: dict) -> None:
+        """Calls are checked first: the sizes of their tensors are those that the graph is for."""
+        names = self.graph_signature.user_inputs
+        inputs = [n for n in self.graph.nodes if n.op == "placeholder"][-len(names):]
+        shapes = [tuple(n.meta["val"].shape) if "val" in n.meta else None for n in inputs]
+        root.add_module("_guards_fn", Guards(list(map(str, names)), shapes, self._sizes))
+        first = next(n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
+        with graph.inserting_before(first):
+            graph.call_module("_guards_fn", tuple(made[n] for n in inputs))
 
     def _unsaved(self) -> tuple[str, ...]:
         """Names of tensors that are no part of a state_dict."""
@@ -144,10 +171,14 @@ def export(mod: nn.Module, args: tuple, kwargs: dict | None = None, *, dynamic_s
     if not isinstance(args, tuple):
         raise TypeError("Expecting `args` to be a tuple of example positional inputs, got "
                         f"{type(args)}")
-    if dynamic_shapes:
-        raise NotImplementedError("export: sizes are those of the example; `dynamic_shapes` is not "
-                                  "supported. jit.trace and onnx.export find out which vary.")
-    return _Recording(mod).program(args, kwargs or {})
+    kwargs = kwargs or {}
+    if not dynamic_shapes:
+        return _Recording(mod).program(args, kwargs)
+    names, values = _named(mod.forward, args, kwargs)
+    sizes = sizes_said(names, values, dynamic_shapes, _leaf_names(names, values))
+    program, sizes = general(lambda a, k: _Recording(mod).program(a, k), args, kwargs, sizes)
+    program._sizes, program.example_inputs = sizes, (args, kwargs)
+    return program
 
 
 class _Recording(TorchDispatchMode):
@@ -280,6 +311,20 @@ def _leaf_names(names: list[str], values: list) -> list[str]:
     return found
 
 
+def register_dataclass(cls: type, *, serialized_type_name: str | None = None) -> None:
+    """Let instances of a dataclass be arguments and results of programs, field by field."""
+    if not dataclasses.is_dataclass(cls):
+        raise ValueError(f"Only dataclasses can be registered with this function: got {cls}")
+    names = [f.name for f in dataclasses.fields(cls)]
+
+    def apart(x: Any) -> tuple[list, tuple]:
+        present = tuple(name for name in names if getattr(x, name) is not None)
+        return [getattr(x, name) for name in present], present
+
+    register_pytree_node(cls, apart, lambda parts, present: cls(
+        **{**dict.fromkeys(names), **dict(zip(present, parts, strict=True))}))
+
+
 # -- files -----------------------------------------------------------------------------------------
 
 
@@ -293,7 +338,10 @@ def save(ep: ExportedProgram, f: Any, *, extra_files: dict | None = None, opset_
     flambeau.save({
         "graph": ep.graph_module, "signature": ep.graph_signature, "state": ep.state_dict,
         "constants": ep.constants, "arguments": ep._arguments, "specs": ep._specs,
-        "example": tree_unflatten(*example), "extra": dict(extra_files or {})}, f)
+        "example": tree_unflatten(*example), "sizes": ep._sizes,
+        "shapes": [tuple(n.meta["val"].shape) if "val" in n.meta else None
+                   for n in ep.graph.nodes if n.op == "placeholder"],
+        "extra": dict(extra_files or {})}, f)
 
 
 def load(f: Any, *, extra_files: dict | None = None,
@@ -302,6 +350,10 @@ def load(f: Any, *, extra_files: dict | None = None,
     found = flambeau.load(f, weights_only=False)
     if extra_files is not None:
         extra_files.update({name: found["extra"].get(name, "") for name in extra_files})
+    inputs = [n for n in found["graph"].graph.nodes if n.op == "placeholder"]
+    for node, shape in zip(inputs, found["shapes"], strict=True):
+        if shape is not None:
+            node.meta["val"] = flambeau.empty(shape, device="meta")
     return ExportedProgram(found["graph"].graph, found["signature"], found["state"],
                            found["constants"], found["arguments"], found["specs"],
-                           found["example"])
+                           found["example"], found["sizes"])

@@ -17,6 +17,11 @@ from typing import Any
 import flambeau
 
 
+def exact(terms, sizes: dict[str, int]) -> Fraction:
+    """A sum of products, before it is rounded down."""
+    return sum((c * math.prod(sizes[s] for s in names) for names, c in terms), Fraction(0))
+
+
 @dataclass(frozen=True)
 class Extent:
     """A size that depends on sizes of the inputs: a sum of products, rounded down.
@@ -34,7 +39,7 @@ class Extent:
         if self.seen:
             raise RuntimeError(f"a size that was {self.seen} at several sizes of the inputs is "
                                "needed, and is neither a product nor a sum of them")
-        return math.floor(sum(c * math.prod(sizes[s] for s in names) for names, c in self.terms))
+        return math.floor(exact(self.terms, sizes))
 
     def symbol(self) -> str | None:
         """The symbol, if the size is just that."""

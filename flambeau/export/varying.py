@@ -16,7 +16,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 
-from .graph import Extent, Graph, Node, Value, mapped, values_of
+from .graph import Extent, Graph, Node, Value, exact, mapped, values_of
 from .record import NotRecorded, every_op, recorded, tensors_of
 
 
@@ -41,7 +41,7 @@ def record_varying(function: Callable, args: tuple, kwargs: dict, names: list[st
         sizes[symbol] = found.pop()
 
     def together(less: bool) -> Graph:
-        graphs, trials = [], _trials(sizes, less)
+        graphs, trials = [], trials_of(sizes, less)
         for trial in trials:
             given, named = _replaced((args, kwargs), [_resized(x, i, axes, trial)
                                                       for i, x in enumerate(inputs)])
@@ -98,10 +98,10 @@ def _replaced(structure, tensors: list[Tensor]):
 
 
 #: how many other sizes of an axis are tried: enough to tell n from n // 2
-_OTHERS = 3
+OTHERS = 3
 
 
-def _trials(sizes: dict[str, int], less: bool) -> list[dict[str, int]]:
+def trials_of(sizes: dict[str, int], less: bool) -> list[dict[str, int]]:
     """The sizes given, each one changed alone to several others, and all changed at once."""
     near = {symbol: _sizes_near(n, less) for symbol, n in sizes.items()}
     base = {symbol: found[0] for symbol, found in near.items()}
@@ -111,9 +111,9 @@ def _trials(sizes: dict[str, int], less: bool) -> list[dict[str, int]]:
 
 def _sizes_near(n: int, less: bool) -> list[int]:
     """A size and others that are not special: neither 0 nor 1."""
-    if less and n > _OTHERS + 1:
-        return [n - k for k in range(_OTHERS + 1)]
-    return [max(n, 2) + k for k in range(_OTHERS + 1)]
+    if less and n > OTHERS + 1:
+        return [n - k for k in range(OTHERS + 1)]
+    return [max(n, 2) + k for k in range(OTHERS + 1)]
 
 
 def _resized(x: Tensor, number: int, axes, sizes) -> Tensor:
@@ -206,12 +206,13 @@ class Together:
         first = numbers[0]
         if isinstance(first, Extent) or all(n == first for n in numbers):
             return first
-        for names in self._products():
-            rate = Fraction(first, math.prod(self.trials[0][s] for s in names))
-            terms = ((names, rate),)
-            if self._explains(terms, numbers):
+        products = [((names, Fraction(first, math.prod(self.trials[0][s] for s in names))),)
+                    for names in self._products()]
+        # What holds without rounding comes first: 5 n // 6 is n - 1 only up to n = 6.
+        for terms in (*products, self._sum(numbers)):
+            if all(exact(terms, t) == n for t, n in zip(self.trials, numbers, strict=True)):
                 return Extent(terms, first)
-        for terms in (self._sum(numbers), *self._halves(numbers)):
+        for terms in (*self._halves(numbers), *products):
             if self._explains(terms, numbers):
                 return Extent(terms, first)
         return Extent((), first, tuple(numbers))
@@ -224,8 +225,8 @@ class Together:
     def _sum(self, numbers: list[int]):
         """Coefficients read off the trials in which one size was changed."""
         base = self.trials[0]
-        rates = [Fraction(numbers[1 + _OTHERS * k] - numbers[0],
-                          self.trials[1 + _OTHERS * k][s] - base[s])
+        rates = [Fraction(numbers[1 + OTHERS * k] - numbers[0],
+                          self.trials[1 + OTHERS * k][s] - base[s])
                  for k, s in enumerate(self.symbols)]
         rest = numbers[0] - sum(r * base[s] for r, s in zip(rates, self.symbols, strict=True))
         terms = [((s,), r) for s, r in zip(self.symbols, rates, strict=True) if r]

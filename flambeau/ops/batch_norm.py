@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 
-from ..core import dtype as dt
 from .declare import T, composite, engine, registry
 from .norm import (
     _sig,
     _slopes_by_ops,
     affine_slopes,
+    as_parameters,
     batch_normalised,
     batch_slopes,
     fixed_normalised,
@@ -158,9 +158,9 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
         _, mean, root, *_ = batch_normalised(input.detach(), None, None, None, None,
                                              dims=_but_channels(input), eps=float(eps),
                                              momentum=0.0)
-        return out, mean, root
-    kind = dt.float32 if input.dtype.itemsize == 2 else input.dtype
-    return out, engine.empty((0,), kind), engine.empty((0,), kind)
+    else:
+        mean, root = (engine.empty((0,), input.dtype.compute) for _ in range(2))
+    return out, *as_parameters(input, weight, bias, mean, root)
 
 
 # -- instance norm ---------------------------------------------------------------------------------

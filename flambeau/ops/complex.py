@@ -64,9 +64,9 @@ def view_as_real(g):
 @view(method=False)
 def view_as_complex(x):
     """Pairs of floats as complex elements; a view"""
-    if x.dtype not in (dt.float32, dt.float64):
-        raise RuntimeError("view_as_complex is only supported for float and double tensors, but "
-                           f"got a tensor of scalar type: {spoken(x.dtype)}")
+    if x.dtype not in (dt.float16, dt.float32, dt.float64):
+        raise RuntimeError("view_as_complex is only supported for half, float and double tensors, "
+                           f"but got a tensor of scalar type: {spoken(x.dtype)}")
     if not x.rank:
         raise RuntimeError("Input tensor must have one or more dimensions")
     if x.shape[-1] != 2:
@@ -103,9 +103,13 @@ def conj(input):
     return conj_physical(input) if input.dtype.kind == "c" else input
 
 
+#: what the parts of complex numbers can be
+_PARTS = {dt.float16, dt.float32, dt.float64}
+
+
 def _two_floats(operands, attributes) -> None:
     first, second = (o.dtype for o in operands)
-    if first.kind != "f" or second.kind != "f" or dt.bfloat16 in (first, second):
+    if not {first, second} <= _PARTS:
         raise RuntimeError("Expected both inputs to be Half, Float or Double tensors but got "
                            f"{spoken(first)} and {spoken(second)}")
     if first is not second:

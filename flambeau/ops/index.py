@@ -507,7 +507,7 @@ def unravel_index(indices, shape):
     shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {shape}")
-    found, step = [], 1
+    indices, found, step = engine.cast(indices, dt.int64), [], 1
     for n in reversed(shape):
         found.append(engine.remainder(engine.floor_divide(indices, step), n))
         step *= n

@@ -6,6 +6,7 @@ import math
 import warnings
 
 from ..core import expr as e
+from ..core import shape as sh
 from ..core.rows import each, row_program
 from .activation import logsigmoid, sigmoid
 from .arithmetic import exp, log
@@ -248,6 +249,8 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
                      reduce=None, reduction="mean"):
     """Minus the log-likelihood of counts under Poisson distributions."""
     reduction = reduction_of(reduction, size_average, reduce)
+    if input.shape != target.shape:
+        sh.broadcast("poisson_nll_loss", target.shape, input.shape)
     losses = count_likelihood(input, target, eps=float(eps), logs=bool(log_input), full=bool(full))
     return reduced(losses, reduction)
 
@@ -298,6 +301,8 @@ def clamped_through(g):
 @composite(where="nn.functional")
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """Minus the log-likelihood under normal distributions of given means and variances."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid: reduction is none, mean or sum")
     var = _checked_variance(input, var)
     reduction = reduction_of(reduction)
     var = clamped_through(var, low=float(eps))

@@ -214,13 +214,20 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_
     return layer_normalised.run(input, weight, bias, dims, float(eps))
 
 
+def as_parameters(input, weight, bias, *statistics):
+    """Statistics of the dtype torch returns: the input's, or float32 beside wide parameters."""
+    wide = any(t is not None and t.dtype is dt.float32 for t in (weight, bias))
+    kind = dt.float32 if wide and input.dtype.itemsize == 2 else input.dtype
+    return [engine.cast(s, kind) for s in statistics]
+
+
 @composite(method=False)
 def native_layer_norm(input, normalized_shape, weight, bias, eps):
     """layer_norm, with the means and the inverses of the deviations."""
     out = layer_norm(input, normalized_shape, weight, bias, eps)
     dims = _row_dims("layer_norm", input, normalized_shape, weight, bias)
     _, mean, root = normalised(input.detach(), None, None, dims=dims, eps=float(eps))
-    return out, mean, root
+    return out, *as_parameters(input, weight, bias, mean, root)
 
 
 # -- rms norm --------------------------------------------------------------------------------------

@@ -139,7 +139,11 @@ def ormqr(input, tau, other, left=True, transpose=False):
     if other.shape[side] != input.shape[-2]:
         raise RuntimeError(f"ormqr: other.shape[{side}] must be equal to input.shape[-2], but got "
                            f"{other.shape[side]} and {input.shape[-2]}")
-    if tau.shape[-1] > input.shape[-1] or tau.dtype is not input.dtype or (
+    if tau.dim() and tau.shape[-1] != min(other.shape[side], input.shape[-1]):
+        raise RuntimeError(f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], "
+                           f"input.shape[-1]), but got {tau.shape[-1]}, {other.shape[side]} and "
+                           f"{input.shape[-1]}")
+    if tau.dtype is not input.dtype or (
             other.dtype is not input.dtype) or tau.dim() != input.dim() - 1:
         raise RuntimeError(f"ormqr: tau of shape {list(tau.shape)} and dtype {spoken(tau.dtype)} "
                            f"does not fit input of shape {list(input.shape)} and other of dtype "

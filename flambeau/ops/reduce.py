@@ -162,9 +162,9 @@ def _others_product(x, dim: int):
 def _product_before(x, dim: int):
     shape = list(x.shape)
     size = shape[dim]
-    shape[dim] = 1
+    shape[dim] = min(size, 1)
     first = engine.full(shape, 1, x.dtype)
-    if size == 1:
+    if size <= 1:
         return first
     return registry["cat"]([first, registry["cumprod"](x.narrow(dim, 0, size - 1), dim)], dim)
 

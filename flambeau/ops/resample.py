@@ -108,12 +108,21 @@ def adaptive_sizes(name: str, input, n: int, output_size) -> sp.Ints:
         if len(output_size) == n:
             output_size = tuple(have if given is None else given for given, have in
                                 zip(output_size, input.shape[-n:], strict=True))
+        elif n == 1:
+            raise RuntimeError(f"{name}() argument 'output_size' should contain one int (got "
+                               f"{len(output_size)})")
+        else:
+            within = "(): internal error: output_size.size()" if "max" in name else ": output_size"
+            raise RuntimeError(f"{name}{within} must be {n}")
     elif output_size is None and n > 1:
         output_size = tuple(input.shape[-n:])
     sizes = sp.each(name, "output_size", output_size, n)
     if input.dim() not in (n + 1, n + 2):
         raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D tensor, but got "
                            f"{list(input.shape)}")
+    if any(s < 0 for s in sizes) and "max" in name:
+        made = [*input.shape[:-n], *([1] if n == 1 else []), *sizes]
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(sizes)}: {made}")
     if any(s < 0 for s in sizes):
         raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 "
                            f"but received {list(sizes)}")

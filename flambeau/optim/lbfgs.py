@@ -111,7 +111,8 @@ class LBFGS(Optimizer):
             return float(found), there, there.dot(direction)
 
         loss, gradient, state["t"], _ = strong_wolfe(
-            measure, state["t"], (loss, gradient, slope), direction.abs().max())
+            measure, state["t"], (loss, gradient, slope), direction.abs().max(),
+            group["max_eval"] - surface.looks)
         surface.move(state["t"], direction)
         return loss, gradient
 

@@ -38,11 +38,11 @@ class Conditions:
         return abs(trial.slope) <= -C2 * self.slope
 
 
-def strong_wolfe(measure, alpha, start, reach):
+def strong_wolfe(measure, alpha, start, reach, trials=TRIALS):
     """(loss, gradient, distance, number of trials) of the best point found.
 
     measure(alpha) gives (loss, gradient, slope), and start is that at 0; the fastest parameter
-    moves by `reach` for each unit of distance.
+    moves by `reach` for each unit of distance. Nothing is tried after so many `trials`.
     """
     count = 0
 
@@ -53,16 +53,16 @@ def strong_wolfe(measure, alpha, start, reach):
 
     start = Trial(0, *start)
     wolfe = Conditions(start)
-    best, interval = grow(attempt, alpha, start, wolfe)
+    best, interval = grow(attempt, alpha, start, wolfe, trials)
     if best is None:
-        best = zoom(attempt, interval, wolfe, reach, TRIALS + 1 - count)
+        best = zoom(attempt, interval, wolfe, reach, trials + 1 - count)
     return best.phi, best.gradient, best.alpha, count
 
 
-def grow(attempt, alpha, start, wolfe):
+def grow(attempt, alpha, start, wolfe, trials):
     """Algorithm 3.5: (a good trial, None), or (None, an interval that must hold one)."""
     before, trial = start, attempt(alpha)
-    for k in range(TRIALS):
+    for k in range(trials):
         risen = k > 1 and trial.phi >= before.phi
         if risen or not wolfe.descent(trial):
             return None, (before, trial)

@@ -26,7 +26,8 @@ STORAGE_DTYPES = {name: getattr(flambeau, name).dtype for name in (
     "ComplexFloatStorage", "ComplexDoubleStorage")}
 STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
 #: dtypes that have no storage class: their tensors lie in bytes
-BARE = frozenset((flambeau.uint16, flambeau.uint32, flambeau.uint64))
+BARE = frozenset(getattr(flambeau, d.name) for d in flambeau.assemble.converters
+                 if d not in STORAGE_NAMES)
 DTYPES = {dtype.name: dtype for dtype in (*STORAGE_NAMES, *BARE)}
 
 
@@ -100,9 +101,7 @@ SAFE = {
     **{f"torch.{name}": dtype for name, dtype in DTYPES.items()},
     **{f"torch.{home}{name}": StorageKind(dtype) for name, dtype in STORAGE_DTYPES.items()
        for home in ("", "cuda.")},
-    **{f"torch.{name}": Missing(f"torch.{name}") for name in (
-        "complex32", "float8_e4m3fn", "float8_e4m3fnuz",
-        "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "qint8", "quint8", "qint32")},
+    **{f"torch.{name}": getattr(flambeau, name) for name in ("qint8", "quint8", "qint32")},
     **REBUILDS,
 }  # fmt: skip
 

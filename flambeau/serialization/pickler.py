@@ -80,8 +80,15 @@ class _Layout:
 
 
 def reduced_sparse(x: Any):
-    """(function, arguments) that make a tensor in coordinates again."""
-    return rebuild.sparse_tensor, (_Layout("torch.sparse_coo"), (
+    """(function, arguments) that make a sparse tensor again."""
+    kind = _Layout(str(x.layout))
+    if x.layout in (flambeau.sparse_csr, flambeau.sparse_bsr):
+        return rebuild.sparse_tensor, (kind, (
+            x.crow_indices(), x.col_indices(), x.values(), x.size()))
+    if not x.is_sparse:
+        return rebuild.sparse_tensor, (kind, (
+            x.ccol_indices(), x.row_indices(), x.values(), x.size()))
+    return rebuild.sparse_tensor, (kind, (
         x._indices(), x._values(), x.size(), x.is_coalesced()))
 
 
@@ -143,7 +150,7 @@ class Pickler(_PurePickler):
         if isinstance(obj, Tensor) and type(obj).__reduce_ex__ is Tensor.__reduce_ex__:
             func, args = reduced(obj)
             rest, more = (), {}
-        elif isinstance(obj, Tensor) and obj.is_sparse:
+        elif isinstance(obj, Tensor) and obj.layout in rebuild.SPARSE:
             func, args = reduced_sparse(obj)
         super().save_reduce(func, args, *rest, obj=obj, **more)
 

@@ -153,26 +153,31 @@ def _with_state(x: Tensor, state):
 
 
 def sparse_tensor(kind, data):
-    """A tensor in coordinates; its indices are checked against its size."""
-    if kind is not flambeau.sparse_coo or not isinstance(data, tuple) or len(data) not in (3, 4):
+    """A sparse tensor; its indices are checked against its size."""
+    if kind not in SPARSE or not isinstance(data, tuple) or len(data) not in (3, 4):
         raise RuntimeError(f"load: a sparse tensor of layout {kind!r:.50} is not known here")
-    indices, values, size = data[:3]
+    *indices, values, size = data[:3] if kind is flambeau.sparse_coo else data
     numbers = tuple(size)
     if len(numbers) > MOST_DIMENSIONS or any(type(n) is not int or not 0 <= n < FURTHEST
                                              for n in numbers):
         raise RuntimeError(f"load: a sparse tensor of size {numbers!r:.200} cannot be: the file is "
                            "damaged")
+    if kind is not flambeau.sparse_coo:
+        return flambeau.sparse_compressed_tensor(*map(_tensor_only, (*indices, values)), numbers,
+                                                 layout=kind)
     united = len(data) == 4 and data[3] is True
-    return flambeau.sparse_coo_tensor(_tensor_only(indices), _tensor_only(values), numbers,
+    return flambeau.sparse_coo_tensor(_tensor_only(indices[0]), _tensor_only(values), numbers,
                                       is_coalesced=united)
 
 
 #: layouts by their names in files
-LAYOUTS = {"torch.strided": flambeau.strided, "torch.sparse_coo": flambeau.sparse_coo}
+SPARSE = (flambeau.sparse_coo, flambeau.sparse_csr, flambeau.sparse_csc, flambeau.sparse_bsr,
+          flambeau.sparse_bsc)
+LAYOUTS = {str(kind): kind for kind in (flambeau.strided, *SPARSE)}
 
 
 def layout(name):
-    """torch.strided and torch.sparse_coo, and no other."""
+    """A layout that tensors of files may have."""
     if name not in LAYOUTS:
         raise RuntimeError(f"load: tensors of layout {name!r:.50} are not known here")
     return LAYOUTS[name]

@@ -8,8 +8,23 @@ import flambeau
 from flambeau import Tensor, sparse_coo_tensor, stack, tensor
 from flambeau.assemble import coo_ops
 
-__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "softmax", "spdiags",
-           "sum"]
+from . import compressed_ops
+from .compressed import (
+    CompressedTensor,
+    sparse_bsc_tensor,
+    sparse_bsr_tensor,
+    sparse_compressed_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
+    to_sparse_bsc,
+    to_sparse_bsr,
+    to_sparse_csc,
+    to_sparse_csr,
+)
+from .compressed_ops import sampled_addmm
+
+__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm",
+           "softmax", "spdiags", "sum"]
 
 
 def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
@@ -21,16 +36,26 @@ def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
     tensor([[1., 2.],
             [3., 4.]])
     """
+    if _ops(mat1, mat2) is compressed_ops:
+        return compressed_ops.mm(mat1, mat2, sparse_gradient=True)
     return coo_ops.mm(mat1, mat2)
+
+
+def _ops(*operands):
+    """The ops of the layout that some operand has."""
+    compressed = any(isinstance(x, CompressedTensor) for x in operands)
+    return compressed_ops if compressed else coo_ops
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta=1.0, alpha=1.0) -> Tensor:
     """beta mat + alpha mat1 @ mat2, where mat1 is sparse."""
-    return coo_ops.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+    return _ops(mat, mat1, mat2).addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
 
 
 def sum(input: Tensor, dim=None, dtype=None) -> Tensor:
     """The sum of all elements, or along dimensions: sparse while sparse dimensions remain."""
+    if isinstance(input, CompressedTensor):
+        return compressed_ops.sum_(input, dim, dim is not None, dtype=dtype)
     return coo_ops.sum_(_sparse("sum", input), dim, dtype=dtype)
 
 

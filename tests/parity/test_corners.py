@@ -303,6 +303,81 @@ def tensors_without_dimensions_or_elements(t):
 
 
 @pytest.mark.filterwarnings("ignore")
+
+@corner
+def integers_counted_by_fractions(t):
+    for kind in (t.int32, t.uint8, t.int64):
+        for numbers in ((3.1,), (0.5, 3.7), (0, 3.7, 1.6), (1.5, 8, 2.5), (-8.000001, -4.0)):
+            yield t.arange(*numbers, dtype=kind)
+    yield t.arange(5, 1, -0.5, dtype=t.int32)
+
+
+@corner
+def statistics_of_halves(t):
+    x = t.ones(2, 2, 3)
+    for kind in (t.float16, t.bfloat16):
+        for own in (kind, t.float32):
+            one, two = t.ones(3, dtype=own), t.ones(2, dtype=own)
+            yield [v.dtype for v in t.native_layer_norm(x.to(kind), (3,), one, one, 1e-5)]
+            for training in (True, False):
+                yield [v.dtype for v in t.native_batch_norm(
+                    x.to(kind), two, two, two, two, training, 0.1, 1e-5)]
+
+
+@corner
+def halves_through_doubles(t):
+    x = t.linspace(-0.9, 0.9, 37).half()
+    yield x.asinh(), x.atanh(), (x + 2).acosh()
+
+
+@corner
+def places_are_long(t):
+    yield t.unravel_index(t.tensor([3, 7], dtype=t.int8), (4, 5))
+
+
+@corner
+def products_of_nothing_go_back(t):
+    x = t.ones(3, 0, requires_grad=True)
+    x.prod(1).sum().backward()
+    yield x.grad, t.autograd.grad(x.prod(1, keepdim=True).sum(), x)
+
+
+@corner
+def a_search_ends_with_the_evaluations(t):
+    x = t.tensor([-1.5, 2.0, 0.3], dtype=t.float64, requires_grad=True)
+    optimizer = t.optim.LBFGS([x], lr=5, max_iter=4, max_eval=5, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((1 - x[:-1]) ** 2 + 100 * (x[1:] - x[:-1] ** 2) ** 2).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(6):
+        optimizer.step(closure)
+        yield x, optimizer.state[x]["func_evals"]
+
+
+@corner
+def refusals_of_pools_and_losses(t):
+    def said(work) -> str:
+        try:
+            return str(work())
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"[:72]
+
+    f, x = t.nn.functional, t.ones(1, 2, 3, 4, 5)
+    for n in (1, 2, 3):
+        given = x[(0,) * (3 - n)]
+        for sizes in ((), (5,) * (n + 1), (-1,) * n):
+            for name in ("max", "avg")[:1 if -1 in sizes else 2]:
+                yield said(lambda n=n, given=given, sizes=sizes, name=name: getattr(
+                    f, f"adaptive_{name}_pool{n}d")(given, sizes))
+    one = t.ones(5)
+    yield said(lambda: f.gaussian_nll_loss(one, one, one, reduction="abc"))[:28]
+    yield said(lambda: t.ormqr(t.ones(4, 4), t.ones(3), t.ones(4, 4)))
+
+
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner(name):
     mine, theirs = (printed(CORNERS[name](lib)) for lib in (flambeau, torch))

@@ -121,7 +121,7 @@ def test_what_is_no_program():
 
     with pytest.raises(RuntimeError, match="reads the value"):
         flambeau.export.export(Reading(), (flambeau.ones(2),))
-    with pytest.raises(NotImplementedError, match="dynamic_shapes"):
+    with pytest.raises(RuntimeError, match="a Dim, a hint or an integer"):
         flambeau.export.export(_layers(flambeau), (flambeau.ones(2, 4),),
                                dynamic_shapes={"input": {0: "batch"}})
 
@@ -148,3 +148,156 @@ def test_changes_in_place_and_conversions_are_followed():
     model, x = Changing(), flambeau.arange(6.0).view(2, 3)
     module = flambeau.export.export(model, (x,)).module()
     assert flat(module(x + 1)) == flat(model(x + 1))
+
+
+# -- sizes that vary -------------------------------------------------------------------------------
+
+
+
+
+def _shaped(t):
+    class Shaped(t.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = t.nn.Linear(3, 4)
+
+        def forward(self, x, pair):
+            z = self.layer(x).relu()
+            z = z.reshape(z.shape[0] * 2, 2) + x.shape[0]
+            return z, x[:2].sum(0), pair[0].expand(x.shape[0], -1) + pair[1]["w"]
+
+    t.manual_seed(0)
+    return Shaped()
+
+
+def _shaped_args(t, rows, columns):
+    return (t.arange(3.0 * rows).reshape(rows, 3) / 7,
+            (t.arange(1.0 * columns), {"w": t.ones(rows, 1)}))
+
+
+def _described(t):
+    rows, columns = t.export.dims("rows", "columns", max=64)
+    return {"x": {0: rows}, "pair": ({0: columns}, {"w": {0: rows}})}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_program_for_many_sizes():
+    found = []
+    for t in LIBRARIES:
+        model = _shaped(t)
+        program = t.export.export(model, _shaped_args(t, 6, 5), dynamic_shapes=_described(t))
+        file = io.BytesIO()
+        t.export.save(program, file)
+        file.seek(0)
+        modules = [program.module(), t.export.load(file).module()]
+        for rows, columns in ((6, 5), (2, 3), (9, 7), (64, 2)):
+            args = _shaped_args(t, rows, columns)
+            for module in modules:
+                assert flat(module(*args)) == flat(model(*args))
+        found.append(([n.name for n in program.graph.nodes if n.op == "call_function"
+                       and "sym_size" not in n.name and n.name not in ("mul", "floordiv")],
+                      sorted(map(str, program.range_constraints.values()))))
+        for args in ((65, 5), (6, 65)):
+            with pytest.raises(AssertionError, match=r"Guard failed: .* <= 64"):
+                modules[0](*_shaped_args(t, *args))
+        _, pair = _shaped_args(t, 6, 5)
+        with pytest.raises(AssertionError, match="Guard failed"):
+            modules[0](t.ones(7, 3), pair)
+        with pytest.raises(AssertionError, match=r"Guard failed: .*3"):
+            modules[0](t.ones(6, 4), pair)
+    assert found[0][1] == found[1][1]
+    assert {"linear", "relu", "reshape", "slice_1", "expand"} <= set(found[1][0])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hints_of_sizes():
+    for t in LIBRARIES:
+        hint, layer = t.export.Dim.AUTO, t.nn.Linear(3, 4)
+        program = t.export.export(layer, (t.ones(5, 3),), dynamic_shapes=({0: hint, 1: hint},))
+        assert str([*program.range_constraints.values()]) == "[VR[2, int_oo]]"
+        assert program.module()(t.ones(8, 3)).shape == (8, 4)
+        with pytest.raises((AssertionError, RuntimeError), match="3"):
+            program.module()(t.ones(8, 2))
+        plain = t.export.export(layer, (t.ones(5, 3),))
+        with pytest.raises((AssertionError, RuntimeError), match="5"):
+            plain.module()(t.ones(8, 3))
+    assert plain.module(check_guards=False)(t.ones(8, 3)).shape == (8, 4)
+
+
+def test_halves_and_squares_of_sizes():
+    class Halved(flambeau.nn.Module):
+        def forward(self, x):
+            n = x.shape[0]
+            return x[: n // 2].sum(0), (x[:, None] * x[None]).reshape(n * n, -1), x[: n - 1] / n
+
+    program = flambeau.export.export(Halved(), (flambeau.ones(6, 2),), dynamic_shapes=(
+        {0: flambeau.export.Dim("n")},))
+    for n in (2, 3, 7, 20):
+        x = flambeau.randn(n, 2)
+        assert flat(program.module()(x)) == flat(Halved()(x))
+
+
+REFUSED = {
+    "unknown name": lambda e: {"z": {0: e.Dim("b")}},
+    "too small": lambda e: ({0: e.Dim("b", min=6, max=9)},),
+    "another size": lambda e: ((e.Dim("b"), 4),),
+    "does not vary": lambda e: ({1: e.Dim("c")},),
+    "nor does this": lambda e: ({1: e.Dim.DYNAMIC},),
+    "inconsistent": lambda e: ({0: e.Dim("b", min=6, max=3)},),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", REFUSED)
+def test_sizes_that_cannot_be(name):
+    messages = []
+    for t in LIBRARIES:
+        with pytest.raises(Exception) as caught:
+            t.export.export(t.nn.Linear(3, 4), (t.ones(5, 3),), dynamic_shapes=REFUSED[name](
+                t.export))
+        messages.append(str(caught.value))
+    assert messages[0][:21] == messages[1][:21] or "Constraints violated" in messages[1]
+
+
+def test_named_sizes_print_alike():
+    shown = []
+    for t in LIBRARIES:
+        d = t.export.Dim("batch", min=2, max=8)
+        shown.append(str((d, d.__name__, d.min, d.max, t.export.Dim("k"), 2 * d, 2 * d + 1, d - 1,
+                          t.export.Dim.AUTO, t.export.Dim.STATIC, t.export.dims("a", "b", min=3))))
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sizes_computed_of_others():
+    for t in LIBRARIES:
+        class Shifted(t.nn.Module):
+            def forward(self, x, y):
+                return x[:, 1:] + y
+
+        h = t.export.Dim("h")
+        program = t.export.export(Shifted(), (t.ones(2, 5), t.ones(2, 4)),
+                                  dynamic_shapes=({1: 2 * h + 1}, {1: 2 * h}))
+        assert program.module()(t.ones(2, 9), t.ones(2, 8)).shape == (2, 8)
+        with pytest.raises(AssertionError, match="Guard failed"):
+            program.module()(t.ones(2, 9), t.ones(2, 6))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dataclasses_as_arguments():
+    import dataclasses
+
+    for t in LIBRARIES:
+        @dataclasses.dataclass
+        class Pair:
+            x: t.Tensor
+            y: t.Tensor | None = None
+
+        class Summed(t.nn.Module):
+            def forward(self, pair):
+                return Pair(pair.x * 2, pair.x + pair.y)
+
+        t.export.register_dataclass(Pair)
+        program = t.export.export(Summed(), (Pair(t.ones(2), t.ones(2)),))
+        found = program.module()(Pair(t.zeros(2), t.ones(2)))
+        assert found.y.tolist() == [1, 1] and isinstance(found, Pair)

@@ -59,6 +59,8 @@ def _of_floats(w: Text, head: str, dtype: dt.dtype, type_: str, args, width: int
     suffix += "f32" if dtype is dt.float32 else "f64"
     if head == "abs":
         return w.call(f"llvm.fabs.{suffix}", type_, [(type_, args[0])])
+    if head == "copysign" and dtype is dt.float64:
+        return _with_sign(w, args, width)
     if head in _INTRINSICS:
         return w.call(f"llvm.{head}.{suffix}", type_, [(type_, a) for a in args])
     if head == "fmod":
@@ -66,6 +68,19 @@ def _of_floats(w: Text, head: str, dtype: dt.dtype, type_: str, args, width: int
     if head in LIBM:
         return _by_libm(w, head, dtype, args, width)
     raise ValueError(f"no lowering of {head} for {dtype}")
+
+
+def _with_sign(w: Text, args, width: int) -> str:
+    """The size of a double and the sign of another, by their bits.
+
+    LLVM moves the rounding of an intrinsic's result to its arguments: a double whose sign is that
+    of a half would be rounded by a function that the process does not have.
+    """
+    whole, type_ = of_type("i64", width), of_type("double", width)
+    size, sign = (w.emit(f"bitcast {type_} {a} to {whole}") for a in args)
+    kept = w.emit(f"and {whole} {size}, {splat(str(2**63 - 1), 'i64', width)}")
+    top = w.emit(f"and {whole} {sign}, {splat(str(-2**63), 'i64', width)}")
+    return w.emit(f"bitcast {whole} {w.emit(f'or {whole} {kept}, {top}')} to {type_}")
 
 
 def _by_libm(w: Text, head: str, dtype: dt.dtype, args, width: int):

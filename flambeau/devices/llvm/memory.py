@@ -6,6 +6,7 @@ from ...core import dtype as dt
 from ...core import expr as ex
 from ...core.expr import Expr
 from ...core.kernel import Kernel, Store
+from ..narrow import narrowed, widened
 from .conversions import argument, convert, from_memory, to_memory
 from .exprs import Exprs
 from .types import MEMORY, of_type
@@ -140,7 +141,7 @@ class Operands(Exprs):
         if step == "1":
             type_ = of_type(MEMORY[dtype], width)
             raw = w.emit(f"load {type_}, ptr {place.pointers[k]}, align {dtype.itemsize}")
-            return from_memory(w, raw, dtype, width)
+            return self._loaded(raw, dtype, width)
         if step == "-1" and dtype.kind != "c":
             return self._load_backwards(dtype, place.pointers[k], width)
         lanes = [self._load_one(dtype, p) for p in self._lane_pointers(k, place)]
@@ -151,10 +152,9 @@ class Operands(Exprs):
         if dtype.kind == "c":
             real = dtype.to_real()
             after = w.emit(f"getelementptr i8, ptr {pointer}, i64 {real.itemsize}")
-            return tuple(w.emit(f"load {MEMORY[real]}, ptr {p}, align {real.itemsize}")
-                         for p in (pointer, after))
+            return tuple(self._load_one(real, p) for p in (pointer, after))
         raw = w.emit(f"load {MEMORY[dtype]}, ptr {pointer}, align {dtype.itemsize}")
-        return from_memory(w, raw, dtype, 1)
+        return self._loaded(raw, dtype, 1)
 
     def _load_backwards(self, dtype: dt.dtype, pointer: str, width: int):
         w, type_ = self.w, of_type(MEMORY[dtype], width)
@@ -162,15 +162,25 @@ class Operands(Exprs):
         raw = w.emit(f"load {type_}, ptr {first}, align {dtype.itemsize}")
         mask = ", ".join(f"i32 {i}" for i in reversed(range(width)))
         turned = w.emit(f"shufflevector {type_} {raw}, {type_} poison, <{width} x i32> <{mask}>")
-        return from_memory(w, turned, dtype, width)
+        return self._loaded(turned, dtype, width)
 
     def _load_pairs(self, real: dt.dtype, pointer: str, width: int):
         """Neighbouring complex numbers: all real parts, and all imaginary ones."""
         w, both = self.w, of_type(MEMORY[real], width * 2)
         raw = w.emit(f"load {both}, ptr {pointer}, align {real.itemsize}")
         masks = (", ".join(f"i32 {2 * i + odd}" for i in range(width)) for odd in (0, 1))
-        return tuple(w.emit(f"shufflevector {both} {raw}, {both} poison, <{width} x i32> <{m}>")
-                     for m in masks)
+        parts = [w.emit(f"shufflevector {both} {raw}, {both} poison, <{width} x i32> <{m}>")
+                 for m in masks]
+        return tuple(self._loaded(p, real, width) for p in parts)
+
+    def _loaded(self, raw: str, dtype: dt.dtype, width: int) -> str:
+        """What was loaded, in the dtype that is computed in."""
+        if dtype not in dt.FLOAT8:
+            return from_memory(self.w, raw, dtype, width)
+        i8, i32 = of_type("i8", width), of_type("i32", width)
+        code = self.w.emit(f"zext {i8} {raw} to {i32}")
+        place = Place(width, [], memo={ex.input(0, dt.int32): code})
+        return self.lower(ex.expand(widened(dtype)), place)
 
     # -- stores ------------------------------------------------------------------------------------
 
@@ -201,7 +211,7 @@ class Operands(Exprs):
         if place.width == 1:
             self._store_one(dtype, value, pointer)
         elif step == "1" and dtype.kind != "c":
-            raw = to_memory(w, value, dtype, place.width)
+            raw = self._in_memory(value, dtype, place.width)
             type_ = of_type(MEMORY[dtype], place.width)
             w.do(f"store {type_} {raw}, ptr {pointer}, align {dtype.itemsize}")
         else:
@@ -214,7 +224,15 @@ class Operands(Exprs):
             real = dtype.to_real()
             after = w.emit(f"getelementptr i8, ptr {pointer}, i64 {real.itemsize}")
             for half, p in zip(value, (pointer, after), strict=True):
-                w.do(f"store {MEMORY[real]} {half}, ptr {p}, align {real.itemsize}")
+                self._store_one(real, half, p)
             return
-        raw = to_memory(w, value, dtype, 1)
+        raw = self._in_memory(value, dtype, 1)
         w.do(f"store {MEMORY[dtype]} {raw}, ptr {pointer}, align {dtype.itemsize}")
+
+    def _in_memory(self, value: str, dtype: dt.dtype, width: int) -> str:
+        """What is stored of a value in the dtype that is computed in."""
+        if dtype not in dt.FLOAT8:
+            return to_memory(self.w, value, dtype, width)
+        place = Place(width, [], memo={ex.input(0, dt.float32): value})
+        code = self.lower(ex.expand(narrowed(dtype)), place)
+        return self.w.emit(f"trunc {of_type('i32', width)} {code} to {of_type('i8', width)}")

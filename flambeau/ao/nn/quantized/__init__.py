@@ -1,0 +1,5 @@
+"""Layers whose weights are bytes."""
+
+from . import dynamic
+
+__all__ = ["dynamic"]
