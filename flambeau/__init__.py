@@ -136,7 +136,8 @@ has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 _elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vmap": "func",
               "save": "serialization", "load": "serialization",
               "cond": "_higher_order_ops", "while_loop": "_higher_order_ops",
-              "lobpcg": "_lobpcg",
+              "lobpcg": "_lobpcg", "Future": "futures", "ScriptModule": "jit.annotations",
+              "PyTorchFileReader": "serialization.file_reader",
               "get_device_module": "accelerator"}
 __all__ = sorted([*_elsewhere, *(name for name, value in _names.items() if not (
     name.startswith("_") or isinstance(value, type(_lazy))))])

@@ -2,4 +2,6 @@
 
 from flambeau import Tensor
 
-__all__ = ["Tensor"]
+from flambeau.serialization.rebuild import of_type as _rebuild_from_type_v2
+
+__all__ = ["Tensor", "_rebuild_from_type_v2"]
