@@ -14,7 +14,8 @@ __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator",
            "_AutoDispatchBelowAutograd", "_TensorMeta", "_DisableFuncTorch", "_LinAlgError",
            "_disabled_torch_function_impl", "_fft", "_get_tracing_state",
            "_is_torch_function_enabled", "_is_torch_function_mode_enabled",
-           "_len_torch_function_stack", "_linalg", "_log_api_usage_once", "_nn", "_set_grad_enabled", "_special"]
+           "_len_torch_function_stack", "_linalg", "_log_api_usage_once", "_nn",
+           "_set_grad_enabled", "_special"]
 
 _disabled_torch_function_impl = _protocol.disabled_torch_function
 _set_grad_enabled = set_grad_enabled

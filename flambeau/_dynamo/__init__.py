@@ -6,8 +6,8 @@ from . import config
 from .eval_frame import OptimizedModule
 
 __all__ = ["OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable",
-           "explain", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "optimize", "reset",
-           "set_stance", "substitute_in_graph"]
+           "explain", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "optimize",
+           "reset", "set_stance", "substitute_in_graph"]
 
 allow_in_graph = flambeau.compiler.allow_in_graph
 assume_constant_result = flambeau.compiler.assume_constant_result

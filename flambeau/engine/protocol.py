@@ -100,6 +100,7 @@ def version_of(x: Tensor) -> int:
 
 
 PROPERTIES: dict[str, tuple[Any, Any]] = {
+    "_cdata":        (id, None),  # tells whether two names are of one tensor
     "shape":         (attrgetter("sig.shape"), None),
     "dtype":         (attrgetter("sig.dtype"), None),
     "device":        (attrgetter("sig.device"), None),

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import flambeau
 
-
 #: what `map_location` can be
 MAP_LOCATION: TypeAlias = (
     Callable[[Any, str], Any] | flambeau.device | str | dict[str, str] | None)

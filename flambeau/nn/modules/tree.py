@@ -80,6 +80,21 @@ def _view(kind):
     return property(get, replace, doc=f"Every {kind} registered here, by name.")
 
 
+def _asking(module, name):
+    """What is registered is found by `__getattr__` where a class has one of its own."""
+    if name in object.__getattribute__(module, "__dict__").get("_registered", ()):
+        raise AttributeError(name)
+    return object.__getattribute__(module, name)
+
+
+def _parameters_of(module):
+    return module._named(PARAMETER)
+
+
+def _buffers_of(module):
+    return module._named(BUFFER)
+
+
 class Tree:
     """Registration, lookup and traversal."""
 
@@ -139,6 +154,11 @@ class Tree:
             self._registered.pop(name, None)
             self._non_persistent_buffers_set.discard(name)
             self.__dict__.pop(name, None)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__getattr__" in vars(cls) and "__getattribute__" not in vars(cls):
+            cls.__getattribute__ = _asking  # type: ignore[method-assign]
 
     def __getattr__(self, name):
         if name in self.__dict__.get("_registered", ()):  # asked for by this method's own name
@@ -285,26 +305,25 @@ class Tree:
                 path = f"{prefix}.{name}" if prefix else name
                 own[name]._collect(found, memo, path, remove_duplicate)
 
-    def _members(self, kind, prefix, recurse, remove_duplicate):
-        """Yield (path, value) of a kind, here and below."""
+    def _named_members(self, get_members_fn, prefix="", recurse=True, remove_duplicate=True):
+        """Yield (path, value) of what a function finds in modules, here and below."""
         found, seen = [(prefix, self)], set()
         if recurse:
             found = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
         for path, module in found:
-            own = module.__dict__
-            for name, what in own["_registered"].items():
-                if what == kind and own[name] is not None and own[name] not in seen:
+            for name, value in get_members_fn(module):
+                if value is not None and value not in seen:
                     if remove_duplicate:
-                        seen.add(own[name])
-                    yield (f"{path}.{name}" if path else name), own[name]
+                        seen.add(value)
+                    yield (f"{path}.{name}" if path else name), value
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
         """Yield (path, parameter), each parameter once."""
-        return self._members(PARAMETER, prefix, recurse, remove_duplicate)
+        return self._named_members(_parameters_of, prefix, recurse, remove_duplicate)
 
     def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
         """Yield (path, buffer), each buffer once."""
-        return self._members(BUFFER, prefix, recurse, remove_duplicate)
+        return self._named_members(_buffers_of, prefix, recurse, remove_duplicate)
 
     def named_children(self):
         """Yield (name, child), each child once."""
