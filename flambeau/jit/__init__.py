@@ -48,8 +48,8 @@ _script_if_tracing = script_if_tracing
 _overload = _overload_method = unused  # signatures that are declared beside a function
 
 __all__ = ["Attribute", "Error", "Final", "Future", "RecursiveScriptModule", "ScriptFunction",
-           "ScriptModule", "TopLevelTracedModule", "TracerWarning", "TracingCheckError", "annotate", "export",
-           "fork", "freeze", "ignore", "interface",
+           "ScriptModule", "TopLevelTracedModule", "TracerWarning", "TracingCheckError", "annotate",
+           "export", "fork", "freeze", "ignore", "interface",
            "is_scripting", "is_tracing", "isinstance", "load", "onednn_fusion_enabled",
            "optimize_for_inference", "run_frozen_optimizations", "save", "script",
            "script_if_tracing", "script_method", "set_fusion_strategy", "trace", "trace_module",
