@@ -11,7 +11,8 @@ from flambeau.library.operator import below_autograd as _AutoDispatchBelowAutogr
 from flambeau.linalg import LinAlgError as _LinAlgError
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator",
-           "_AutoDispatchBelowAutograd", "_TensorMeta", "_DisableFuncTorch", "_LinAlgError",
+           "_AutoDispatchBelowAutograd", "_TensorMeta", "_are_functorch_transforms_active",
+           "_DisableFuncTorch", "_LinAlgError",
            "_disabled_torch_function_impl", "_fft", "_get_tracing_state",
            "_is_torch_function_enabled", "_is_torch_function_mode_enabled",
            "_len_torch_function_stack", "_linalg", "_log_api_usage_once", "_nn",
@@ -91,3 +92,8 @@ def _get_tracing_state() -> None:
 
 def _log_api_usage_once(event: str) -> None:
     """Counts a use, for those who run PyTorch in a fleet: nobody counts here."""
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether values stand for many, as under vmap, so that nothing can be asked of them."""
+    return importlib.import_module("flambeau.func.batched").under_way()

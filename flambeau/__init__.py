@@ -138,6 +138,7 @@ _names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMAT
 _names.update(_dtype.ALIASES)
 _names.update({name: getattr(Tensor, name) for name in (
     "detach_", "get_device", "resolve_conj", "resolve_neg")})
+DeviceObjType = device
 legacy_contiguous_format = _formats.contiguous_format
 has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 
