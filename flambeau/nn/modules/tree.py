@@ -65,7 +65,16 @@ class Slots(MutableMapping):
         return {**other, **self}
 
     def copy(self):
-        return dict(self)
+        return {name: self.values_by_name[name] for name in self}
+
+    def keys(self):
+        return self.copy().keys()  # of a dictionary, as programs that go backwards expect
+
+    def values(self):
+        return self.copy().values()
+
+    def items(self):
+        return self.copy().items()
 
 
 def _view(kind):
