@@ -146,8 +146,9 @@ def run_compiled_memory(quick: bool):
 
     for name in QUICK_MODELS[1:3] if quick else model_cases.MODELS:
         for how, said in (("segments", ""), ("fullgraph", ", fullgraph")):
-            eager, compiled = models.compiled_peaks(name, 1, how)
-            yield Row(name + said, 1, [eager], [compiled], unit="MB")
+            for of in ("step", "process"):
+                eager, compiled = models.compiled_peaks(name, 1, how, of)
+                yield Row(f"{name}{said}, {of}", 1, [eager], [compiled], unit="MB")
 
 
 def run_data(quick: bool):

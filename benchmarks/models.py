@@ -19,10 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duel
+import footprint
 import model_cases
 
 STEPS = 5  # whose losses are compared
 TRIAL = 1.0  # seconds that a way to take a step is tried for, where there is a choice
+SETTLED = 20  # steps after which nothing is learnt any more
 PEAKS = 3  # processes of which the one that needs least tells a peak: pages are a coarse measure
 
 
@@ -77,17 +79,19 @@ def peak_memory(library: str, name: str, threads: int) -> float:
     return _peak_of_process("--peak", library, "--only", name, "--threads", str(threads))
 
 
-def compiled_peaks(name: str, threads: int, how: str) -> list[float]:
+def compiled_peaks(name: str, threads: int, how: str, of: str) -> list[float]:
     """Peaks of the eager and of the compiled step, in processes that have the compiler; each the
     least of several, after one that left all machine code on disk.
 
     And all of Python's: where it has to read source text it leaves a megabyte of idle memory, in
     which much of what is measured would lie unseen.
+    of: "step", for tensors and workspace of one step that was compiled before; or "process", for
+    all that the process has at most while steps are learnt and taken.
     """
     peaks = []
     for step in ("eager", how):
         asked = ("--peak", "flambeau", "--step", step, "--compile", how, "--only", name,
-                 "--threads", str(threads))
+                 "--of", of, "--threads", str(threads))
         _peak_of_process(*asked)
         peaks.append(min(_peak_of_process(*asked) for _ in range(PEAKS)))
     return peaks
@@ -103,8 +107,10 @@ def _peak_of_process(*asked: str) -> float:
     return json.loads(out.stdout.splitlines()[-1]) if out.returncode == 0 else math.inf
 
 
-def measure_peak(library: str, name: str, threads: int, how: str, step_as: str) -> float:
-    """Megabytes that this process needs at most for building a model and four of its steps.
+def measure_peak(library: str, name: str, threads: int, how: str, step_as: str,
+                 of: str) -> float:
+    """Megabytes that this process needs at most for building a model and four of its steps; or
+    those of one step more.
 
     The compiler's own code is there before, as the library's is, also where a step beside those
     that are compiled is eager; and numpy, which makes the data.
@@ -122,9 +128,9 @@ def measure_peak(library: str, name: str, threads: int, how: str, step_as: str) 
     step = model_cases.MODELS[case][0](torch)
     if step_as != "eager":
         step = torch.compile(step, fullgraph=step_as == "fullgraph")
-    for _ in range(4):
+    for _ in range(SETTLED if of == "step" else 4):
         step()
-    return most() - before
+    return footprint.of_step(step) if of == "step" else most() - before
 
 
 def resident() -> float:
@@ -164,15 +170,15 @@ def run_models(names, threads: int, options) -> tuple[list, list]:
 BESIDE = (("torch", "flambeau"), ("eager", "compiled"))
 
 
-def peaks_of(name: str, threads: int, how: str) -> list[float]:
+def peaks_of(name: str, threads: int, how: str, of: str = "process") -> list[float]:
     """Two peaks, that of torch's or of the eager step first."""
     if how != "eager":
-        return compiled_peaks(name, threads, how)
+        return compiled_peaks(name, threads, how, of)
     return [peak_memory(library, name, threads) for library in duel.LIBRARIES]
 
 
 def memory_row(what: str, peaks: list[float], beside: tuple[str, str]) -> tuple:
-    return f"{what}: memory, {' / '.join(beside)}", peaks[0] / max(peaks[1], 0.1), 1.0
+    return f"{what}: memory, {' / '.join(beside)}", peaks[0] / peaks[1], 1.0
 
 
 def run_memory(names, threads: int, how: str) -> list[tuple]:
@@ -180,11 +186,15 @@ def run_memory(names, threads: int, how: str) -> list[tuple]:
     rows = []
     title = f"{how}, {threads} thread{'s' if threads > 1 else ''}"
     beside = BESIDE[how != "eager"]
-    print(f"\n{title:<24}peak MB {', '.join(beside)}", flush=True)
+    measures = ("process",) if how == "eager" else ("step", "process")
+    print(f"\n{title:<24}peak MB {', '.join(beside)}, of a {', of a '.join(measures)}", flush=True)
     for name in names:
-        peaks = peaks_of(name, threads, how)
-        print(f"{name:<24}" + "  ".join(f"{mb:>7.2f}" for mb in peaks), flush=True)
-        rows.append(memory_row(f"{title}: {name}", peaks, beside))
+        line = f"{name:<24}"
+        for of in measures:
+            peaks = peaks_of(name, threads, how, of)
+            line += "  ".join(f"{mb:>9.4f}" if of == "step" else f"{mb:>7.2f}" for mb in peaks)
+            rows.append(memory_row(f"{title}: {name}, {of}", peaks, beside))
+        print(line, flush=True)
     return rows
 
 
@@ -220,6 +230,7 @@ def parse():
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     parser.add_argument("--step", default="eager", help=argparse.SUPPRESS)
+    parser.add_argument("--of", default="process", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 6)
     options.seconds = options.seconds or (0.1 if options.quick else 0.4)
@@ -233,7 +244,7 @@ def main() -> int:
         return 0
     if options.peak:
         print(json.dumps(measure_peak(options.peak, options.only, int(options.threads),
-                                      options.how, options.step)))
+                                      options.how, options.step, options.of)))
         return 0
     words = [word for word in options.only.split(",") if word]
     names = [n for n in model_cases.MODELS if not words or any(word in n for word in words)]

@@ -4,7 +4,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler import segment, verify
+from flambeau.compiler import fewer
 from flambeau.compiler.launch import Launch, Live
 from flambeau.nn import functional as F
 
@@ -46,12 +46,11 @@ def test_nothing_is_left_of_a_comparison(fullgraph):
 def spoilt(monkeypatch):
     """Programs whose launches differ from those recorded: called with what spoils one."""
     def spoil(change):
-        def fused(launches, results, fused=segment.fused):
+        def fused(launches, results, fused=fewer.fused):
             return [change(step) if isinstance(step, Launch) else step
                     for step in fused(launches, results)]
 
-        monkeypatch.setattr(segment, "fused", fused)
-        monkeypatch.setattr(verify, "fused", fused)
+        monkeypatch.setattr(fewer, "fused", fused)
 
     return spoil
 

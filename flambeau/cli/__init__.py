@@ -13,10 +13,13 @@ from flambeau.cli.usage import UsageError
 
 __all__ = ["main"]
 
+#: subcommands that are given a program with arguments of its own
+PROGRAMS = ("run", "doctor")
 #: name -> what it does, in a few words; the module of that name is imported when it is called
 COMMANDS = {
     "demo":       "train a network on data that ships with the package, and show what it learned",
     "run":        "run a PyTorch program with flambeau in place of torch",
+    "doctor":     "run a program, and tell of its mistakes that raise no error",
     "launch":     "run a script in several processes that train together",
     "info":       "versions, processor, threads, devices, kernel cache",
     "cache":      "show or empty the folder of compiled kernels",
@@ -29,6 +32,7 @@ examples:
   flambeau demo                       train on handwritten digits
   flambeau run train.py --epochs 3    run a PyTorch script, unmodified
   flambeau run --check train.py       which torch names it needs, without running it
+  flambeau doctor train.py            run it, and say what spoils its training
   flambeau info                       what flambeau runs on
 
 exit codes: 0 all went well, 1 it failed, 2 the command line is wrong, 130 interrupted
@@ -61,9 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     chosen = next((word for word in given if word in COMMANDS), "demo")
     own, rest = given, []
-    if given[:1] == ["run"]:
+    if given and given[0] in PROGRAMS:
         own, rest = module_of("run").split(given[1:])
-        own = ["run", *own]
+        own = [given[0], *own]
     options = parser(chosen).parse_args(own)
     if rest:
         options.arguments = rest

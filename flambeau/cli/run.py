@@ -34,6 +34,11 @@ def add_arguments(form: argparse.ArgumentParser) -> None:
     form.add_argument("--report", action="store_true",
                       help="at the end, list the torch names used and those missing")
     form.add_argument("--check", action="store_true", help="list them without running anything")
+    add_program(form)
+
+
+def add_program(form: argparse.ArgumentParser) -> None:
+    """What names a program; its own arguments are split off before, see `split`."""
     form.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
     form.add_argument("script", nargs="?", metavar="SCRIPT", help="the program")
     form.set_defaults(arguments=[])
@@ -50,12 +55,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def main(options: argparse.Namespace) -> int:
-    if not (options.script or options.module):
-        raise UsageError("name a script, or a module after -m; `flambeau run --help` has examples")
-    path = file_of_module(options.module) if options.module else Path(options.script)
-    if path is None or not path.is_file():
-        missing = f"no module named {options.module}" if options.module else f"no file {path}"
-        raise UsageError(missing)
+    path = program_of(options)
     survey = Survey()
     if options.report or options.check:
         for file in local_files(path):
@@ -68,6 +68,17 @@ def main(options: argparse.Namespace) -> int:
         sys.stdout.flush()
         print(f"\n{survey.report()}", file=sys.stderr)
     return code
+
+
+def program_of(options: argparse.Namespace) -> Path:
+    """The file of the program that was named."""
+    if not (options.script or options.module):
+        raise UsageError("name a script, or a module after -m; --help has examples")
+    path = file_of_module(options.module) if options.module else Path(options.script)
+    if path is None or not path.is_file():
+        missing = f"no module named {options.module}" if options.module else f"no file {path}"
+        raise UsageError(missing)
+    return path
 
 
 def file_of_module(name: str) -> Path | None:

@@ -12,6 +12,8 @@
     simplify   what nobody needs is not computed
     reorder    rows are fetched in the order in which they are needed
     repeated   rows that a batch has several times are multiplied once
+    fewer      launches as they were recorded become fewer:
+    summed     what is added up over many calls of a layer is computed once
     fuse       launches that share a loop
     arrange    in which order, so that less memory is needed
     place      buffers that share bytes

@@ -25,12 +25,27 @@ class Uses:
     def __init__(self, launches: list, results: set[int]):
         self.launches, self.results = launches, results
         self.touched = [touched(step) for step in launches]
+        self._readers: dict[tuple, list[int]] = {}
+        self._writers: dict[tuple, list[int]] = {}
+        for k, (reads, writes) in enumerate(self.touched):
+            for root in reads:
+                self._readers.setdefault(root, []).append(k)
+            for root in writes:
+                self._writers.setdefault(root, []).append(k)
 
     def readers(self, root) -> list[int]:
-        return [k for k, (reads, _) in enumerate(self.touched) if root in reads]
+        return self._readers.get(root, [])
 
     def writers(self, root) -> list[int]:
-        return [k for k, (_, writes) in enumerate(self.touched) if root in writes]
+        return self._writers.get(root, [])
+
+    def is_changed(self, root, after: int, until: int) -> bool:
+        """Whether a launch after one writes it, up to another."""
+        return any(after < k <= until for k in self.writers(root))
+
+    def is_met(self, root, after: int, before: int) -> bool:
+        """Whether a launch between two others has to do with it."""
+        return any(after < k < before for k in (*self.readers(root), *self.writers(root)))
 
     def is_own(self, place) -> bool:
         """Whether this is the beginning of a buffer that nobody sees but launches."""

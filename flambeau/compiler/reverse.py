@@ -17,8 +17,7 @@ from ..engine.fresh import empty
 from ..engine.node import Hooked, Node, edge_of, new_node
 from ..engine.storage import nowhere
 from ..engine.tensor import LEAF, Signature, Tensor, make, signature
-from .epilogue import finished
-from .fuse import fused
+from .fewer import fewer
 from .graph_steps import Consumed, ending_at, result_of, step_of
 from .joint import joined
 from .launch import Launch, Place
@@ -136,8 +135,8 @@ class Way:
     def program(self) -> Program:
         """What runs; made when somebody goes back."""
         buffers, constants, filled, ends = self.memory
-        launches = finished(fused(self.steps, ends), ends)
-        return Program(launches, buffers, constants, filled, sorted(ends), self.keep)
+        launches, buffers, words = fewer(self.steps, buffers, ends, filled)
+        return Program(launches, buffers, constants, filled, sorted(ends), [*self.keep, *words])
 
     @cached_property
     def rows(self) -> list[tuple[Signature, int, int]]:

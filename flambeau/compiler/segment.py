@@ -7,8 +7,7 @@ from typing import Any
 
 from ..engine.tensor import Signature
 from ..engine.views import remember
-from .epilogue import finished
-from .fuse import fused
+from .fewer import fewer
 from .launch import Place
 from .overlap import overlapping
 from .packed import Packed
@@ -250,9 +249,10 @@ class Step:
         launches = needed(chain.launches.first(self.end), {*results})
         launches, buffers = multiplied_once(*in_order(launches, chain.buffers, {*results}),
                                             {*results})
-        launches = finished(fused(launches, {*results}), {*results})
+        launches, buffers, words = fewer(launches, buffers, {*results}, chain.filled)
         program = Program(launches, buffers, chain.constants,
-                          _used(chain.filled, launches, results), results, chain.keep)
+                          _used(chain.filled, launches, results), results,
+                          [*chain.keep, *words])
         written = sorted({number for step in launches for kind, number in step.writes
                           if kind == "outside"})
         report.built(self, program)

@@ -14,8 +14,7 @@ from ..engine import backward as bw
 from ..engine import convert
 from ..engine.generator import Generator, default_generator
 from ..engine.tensor import Tensor, make
-from .epilogue import finished
-from .fuse import fused
+from .fewer import fewer
 from .graph_steps import ending_at, step_of
 from .launch import Launch
 from .phantom import extent_of, plain
@@ -136,8 +135,9 @@ def _first(step, tracer, expected) -> list[tuple[int, float]]:
     chain, final = step.chain, step.final()
     results = sorted({r.place.root[1] for r in final if r.place.root[0] == "buffer"})
     launches = needed(chain.launches.first(step.end), {*results})
-    launches = finished(fused(launches, {*results}), {*results})
-    program = Program(launches, chain.buffers, chain.constants, chain.filled, results, chain.keep)
+    launches, buffers, words = fewer(launches, chain.buffers, {*results}, chain.filled)
+    program = Program(launches, buffers, chain.constants, chain.filled, results,
+                      [*chain.keep, *words])
     made = program.run([x.ptr for x in tracer.outside], tracer.numbers)
     found = _values([*enumerate(final)], program, made, tracer.outside)
     for k in sorted(found):

@@ -1,0 +1,15 @@
+"""Launches as they were recorded become fewer that do the same: sums, loops, last steps."""
+
+from __future__ import annotations
+
+from .epilogue import finished
+from .fuse import fused
+from .summed import settled, summed
+
+
+def fewer(launches: list, buffers: list[int], results: set[int],
+          filled: dict[int, bytes]) -> tuple[list, list[int], list]:
+    """The launches, their buffers, and the words that they have addresses of."""
+    less = summed(launches, buffers, results, filled)
+    launches = settled(fused(less.launches, results), less.homes)
+    return finished(launches, results), less.buffers, less.keep
