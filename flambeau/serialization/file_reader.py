@@ -39,7 +39,7 @@ class PyTorchFileReader:
         return self._reader.find(name).size
 
     def get_storage_from_record(self, name: str, numel: int, dtype: Any) -> flambeau.Tensor:
-        """A tensor of no elements over a storage with a record; `dtype` may be a kind of storage."""
+        """A tensor of no elements over a record; `dtype` may be a kind of storage."""
         kind = dtype if isinstance(dtype, flambeau.dtype) else flambeau.uint8
         storage = flambeau.UntypedStorage(numel * kind.itemsize)
         memory = flambeau.empty(0, dtype=flambeau.uint8).set_(storage)
