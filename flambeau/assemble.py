@@ -146,7 +146,7 @@ def function_of(op: Op):
     def function(*args, out=None, **kwargs):
         if out is None:
             return run(*args, **kwargs)
-        return written_out.write_out(name, engine.without_grad(run, *args, **kwargs), args, out)
+        return written_out.run_into(name, run, args, kwargs, out)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = op.doc
@@ -395,8 +395,8 @@ engine.like_named = results.like_named
 engine.clone = identity.run
 engine.identity = identity
 engine.into_out = written_out.into_out
-engine.written = lambda op, args, kwargs, out: written_out.write_out(
-    op.name, without_grad(op.run, *args, **kwargs), args, out)
+engine.written = lambda op, args, kwargs, out: written_out.run_into(
+    op.name, op.run, args, kwargs, out)
 engine.overwrite = inplace.overwrite
 engine.fill_op = registry["fill"]
 engine.fill_form = lambda x, value: inplace.pointwise_inplace(engine.fill_op, x, value)

@@ -11,8 +11,8 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler.api import report_of
-from flambeau.compiler.launch import Check
 from flambeau.devices.cpu import memory
+from flambeau.engine.launch import Check
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 MB = 1 << 20
@@ -143,8 +143,8 @@ def test_the_compiler_brings_no_more_along_than_it_needs():
 
 
 def test_packed_launches_are_what_they_were():
-    from flambeau.compiler.launch import Finished, Launch, Live, Output, Place
-    from flambeau.compiler.packed import Packed
+    from flambeau.engine.launch import Finished, Launch, Live, Output, Place
+    from flambeau.engine.packed import Packed
 
     b, c, o = (Place((kind, 300), 0) for kind in ("buffer", "constant", "outside"))
     far, further = Place(("buffer", 3), 64), Place(("outside", 0), 1 << 40)
@@ -316,7 +316,7 @@ def test_pointwise_kernels_write_where_they_read():
 
 def test_gradients_of_weights_come_before_those_of_inputs():
     from flambeau.compiler.arrange import arranged
-    from flambeau.compiler.launch import Launch, Place
+    from flambeau.engine.launch import Launch, Place
 
     def launch(name, writes, *reads):
         places = [Place(("buffer", b), 0) for b in (writes, *reads)]

@@ -5,7 +5,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.compiler import fewer
-from flambeau.compiler.launch import Launch, Live
+from flambeau.engine.launch import Launch, Live
 from flambeau.nn import functional as F
 
 

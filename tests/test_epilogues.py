@@ -15,7 +15,7 @@ import flambeau as torch
 from flambeau import export, nn
 from flambeau.compiler import epilogue, fewer
 from flambeau.compiler.epilogue import finished
-from flambeau.compiler.launch import Finished
+from flambeau.engine.launch import Finished
 from flambeau.nn import functional as F
 
 

@@ -252,3 +252,17 @@ def test_what_eager_calls_have_planned_is_traced_all_the_same():
     x, y, _, lab = given(0)
     with pytest.raises(IndexError):
         compiled(x, y, fl.full((8,), 99), lab)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_images_that_lie_otherwise_are_sampled_natively(mode, monkeypatch):
+    from flambeau.ops import sampling
+
+    fl.manual_seed(3)
+    image, grid = fl.randn(2, 3, 7, 9), fl.rand(2, 5, 4, 2) * 2.4 - 1.2
+    wanted = F.grid_sample(image, grid, mode=mode, align_corners=False)
+    turned = grid.permute(3, 0, 1, 2).contiguous().permute(1, 2, 3, 0)
+    monkeypatch.setattr(sampling, "_sampled", None)  # which reads corner by corner
+    for x in (image.contiguous(memory_format=fl.channels_last), image[..., :9]):
+        found = F.grid_sample(x, turned, mode=mode, align_corners=False)
+        assert fl.equal(found, wanted)

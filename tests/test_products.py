@@ -272,3 +272,25 @@ def test_einsum_of_one_operand_with_labels_twice(equation, shape):
     compiled = torch.compile(lambda x: torch.einsum(equation, x * 2))
     for _ in range(3):
         assert torch.allclose(compiled(x), torch.einsum(equation, x * 2))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i4", "i2", "u1"])
+@pytest.mark.parametrize("largest", [90, 2**40])
+def test_products_of_integers_are_exact_and_wrap(dtype, largest):
+    rng = np.random.default_rng(5)
+    most = min(largest, np.iinfo(dtype).max)
+    for one, other in (((9, 33), (33, 4)), ((3, 5, 7), (3, 7, 6)), ((8, 9), (9,))):
+        a, b = (rng.integers(0 if dtype == "u1" else -most, most, shape).astype(dtype)
+                for shape in (one, other))
+        found = (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
+        assert found.dtype == dtype and np.array_equal(found, a @ b)
+        turned = torch.from_numpy(np.ascontiguousarray(a.T)).permute(*range(a.ndim)[::-1])
+        assert np.array_equal((turned @ torch.from_numpy(b)).numpy(), a @ b)
+
+
+def test_products_of_small_integers_are_not_left_to_python(monkeypatch):
+    from flambeau.engine import product
+
+    a, b = torch.arange(12).reshape(3, 4), torch.arange(8).reshape(4, 2)
+    monkeypatch.setattr(product, "np", None)
+    assert (a @ b).tolist() == [[28, 34], [76, 98], [124, 162]]

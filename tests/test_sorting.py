@@ -158,3 +158,25 @@ def test_membership_of_few_and_many(dtype, count):
         found = torch.isin(torch.tensor(x), torch.tensor(y), invert=invert)
         assert np.array_equal(found.numpy(), np.isin(x, y, invert=invert))
     assert not torch.isin(torch.tensor(x), torch.tensor(y[:0])).any()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "i2", "u1", "?"])
+def test_distinct_slices_are_those_of_numpy(dtype):
+    rng = np.random.default_rng(4)
+    for shape in ((40, 2), (6, 5, 3), (9,), (3, 0)):
+        x = rng.integers(0 if dtype in "u1?" else -2, 2, shape).astype(dtype)
+        if dtype[0] == "f":
+            x = np.where(x == 0, -x, x)  # zeros of both signs are one value
+        for dim in range(x.ndim):
+            if not x.size and x.shape[dim]:
+                continue
+            given = torch.from_numpy(x)
+            found = torch.unique(given, dim=dim, return_inverse=True, return_counts=True)
+            wanted = np.unique(x, axis=dim, return_inverse=True, return_counts=True)
+            for a, b in zip(found, wanted, strict=True):
+                assert np.array_equal(a.numpy().reshape(b.shape), b)
+
+
+def test_slices_with_nan_are_all_distinct():
+    x = torch.tensor([[1.0, float("nan")], [0.0, 2.0], [1.0, float("nan")], [0.0, 2.0]])
+    assert torch.unique(x, dim=0).shape == (3, 2)

@@ -6,8 +6,8 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.launch import Launch, parts
 from flambeau.compiler.summed import TOGETHER
+from flambeau.engine.launch import Launch, parts
 from flambeau.testing import assert_close
 
 

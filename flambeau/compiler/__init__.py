@@ -5,10 +5,8 @@
     worth      what a program saves, and whether that is more than tracing costs
     trace      real Python on traced tensors, hop by hop through known paths
     knowing    what calls on a path are known by
-    capture    an unknown path: ops run for real and are recorded
+    capture    an unknown path: ops run for real, and engine/tape records what they launch
     ending     where a segment ends its program runs, and phantoms become real
-    tape       what ops ask of the machine: launches on buffers
-    launch     one of them
     simplify   what nobody needs is not computed
     reorder    rows are fetched in the order in which they are needed
     repeated   rows that a batch has several times are multiplied once

@@ -10,6 +10,7 @@ from weakref import getweakrefcount
 from ..engine import subclass
 from ..engine.modes import modes
 from ..engine.node import next_sequence
+from ..engine.tape import Recorder
 from ..engine.tensor import LEAF, Size, Tensor
 from ..engine.views import remember
 from .again import another, made_again
@@ -19,7 +20,6 @@ from .overlap import homes_of
 from .phantom import GRAPH, HAS_NODE, extent_of, plain, state_of, traced
 from .reverse import graph_is_ours, rehearse
 from .segment import Chain, Refused, Result, Same, Several, Step, WayBack, same, with_bases
-from .tape import Recorder
 
 
 class Unkeyed(Exception):

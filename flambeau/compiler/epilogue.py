@@ -16,10 +16,10 @@ from ..core.kernel import Kernel
 from ..devices.cpu.assembly.conv_words import FRAME, PHASE, RESULT
 from ..devices.cpu.matmul.block import HERE, WORDS, W, near_bytes
 from ..devices.cpu.matmul.front import product_function
+from ..engine.launch import Finished, Launch, Output, Place
+from ..engine.tape import integers_at
 from .fuse import is_pointwise
-from .launch import Finished, Launch, Output, Place
 from .passing import is_seen, may_pass, touched
-from .tape import integers_at
 
 #: steps of arithmetic that take a moment; a kernel of few of them waits for memory
 _QUICK = frozenset(("add", "sub", "mul", "neg", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ..core import expr as ex
 from ..core.kernel import Fold, Kernel, Operand, Store, verify
 from ..devices.cpu.compile import KERNELS, compile_kernel
-from .launch import Launch
+from ..engine.launch import Launch
 from .progress import Progress
 
 #: a group stops growing at so many operands, or steps of arithmetic

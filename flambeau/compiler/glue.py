@@ -9,7 +9,7 @@ where the kernel's operands do, and the numbers that are given anew on every run
 from __future__ import annotations
 
 from ..devices.text import Text
-from .launch import Launch, Live, Place
+from ..engine.launch import Launch, Live, Place
 
 _ARGUMENTS = "ptr %at, i64 %rows, i64 %columns, i64 %row_bytes, ptr %context"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from ..engine import backward as bw
 from ..engine.eager import engine
+from ..engine.launch import Launch
 from ..engine.node import Edge, Node, edge_of, kept_values, new_node
 from ..engine.tensor import LEAF, Tensor, make, new
 from .again import call, made_again
-from .launch import Launch
 
 
 def result_of(edge) -> tuple:

@@ -12,9 +12,9 @@ from array import array
 
 from ..core import expr as ex
 from ..core.kernel import Kernel, stage_exprs
+from ..engine.launch import Launch
+from ..engine.tape import REPLACES, positions
 from .fuse import Access
-from .launch import Launch
-from .tape import REPLACES, positions
 
 _ALIGN = 64
 #: smaller buffers always lie in the arena: there they are near each other

@@ -20,9 +20,9 @@ from ..devices.cpu.bridge import function_at, jit, wrapper_ir
 from ..devices.cpu.compile import ADDRESSES, cache
 from ..devices.cpu.memory import allocate, pool_of, reserve, return_idle_pages
 from ..devices.cpu.objects import loaded
+from ..engine.launch import Check, Finished, Launch, Live, parts
+from ..engine.packed import Packed
 from .arrange import arranged
-from .launch import Check, Finished, Launch, Live, parts
-from .packed import Packed
 from .place import Placement
 from .program_text import ProgramText
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from ..core.kernel import param_kinds
 from ..devices.cpu.compile import ADDRESSES
+from ..engine.launch import Check, Finished, Launch, Live, Place, parts
 from .glue import finish_text
-from .launch import Check, Finished, Launch, Live, Place, parts
 from .place import UNUSED
 
 _DECLARED = ("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",

@@ -17,7 +17,7 @@ from ..core import dtype as dt
 from ..core import expr as ex
 from ..core.kernel import Kernel, Operand, Store
 from ..devices.cpu.compile import compile_kernel
-from .launch import Launch, Place
+from ..engine.launch import Launch, Place
 from .passing import Uses
 from .rows import Rows, Turned, added, fetched, turned
 

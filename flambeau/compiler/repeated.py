@@ -21,11 +21,11 @@ import ctypes
 from ..devices.cpu.matmul.block import WORDS
 from ..devices.cpu.matmul.front import product_function
 from ..devices.cpu.repeated import routines
+from ..engine.launch import Check, Launch, Place
+from ..engine.tape import UPDATES, WRITES, positions
 from .epilogue import words_at
-from .launch import Check, Launch, Place
 from .passing import Uses, is_seen, may_pass
 from .rows import SIZES, Rows, added, fetched, turned
-from .tape import UPDATES, WRITES, positions
 
 #: rows, and multiply-adds of a product, from which it pays
 _ROWS, _WORK = 64, 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .launch import Finished
+from ..engine.launch import Finished
 
 _HERE = __file__.rpartition("compiler")[0]
 

@@ -14,13 +14,13 @@ from ..devices.cpu.memory import size_class
 from ..engine import backward as bw
 from ..engine.eager import engine
 from ..engine.fresh import empty
+from ..engine.launch import Launch, Place
 from ..engine.node import Hooked, Node, edge_of, new_node
 from ..engine.storage import nowhere
 from ..engine.tensor import LEAF, Signature, Tensor, make, signature
 from .fewer import fewer
 from .graph_steps import Consumed, ending_at, result_of, step_of
 from .joint import joined
-from .launch import Launch, Place
 from .program import Program
 from .simplify import needed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..core import expr as ex
+from ..engine.launch import Launch, Place
 from .fuse import is_pointwise
-from .launch import Launch, Place
 
 SIZES = {"float32": 4, "float64": 8}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..engine.launch import Place
+from ..engine.packed import Packed
 from ..engine.tensor import Signature
 from ..engine.views import remember
 from .fewer import fewer
-from .launch import Place
 from .overlap import overlapping
-from .packed import Packed
 from .phantom import GRAPH, traced
 from .program import Program
 from .reorder import in_order

@@ -27,8 +27,8 @@ from ..devices.cpu.compile import compile_kernel
 from ..devices.cpu.matmul.block import WORDS
 from ..devices.cpu.matmul.front import product_function
 from ..devices.cpu.matmul.product import Matrix, Product
+from ..engine.launch import Launch, Place
 from .epilogue import words_at
-from .launch import Launch, Place
 from .passing import Uses
 from .rows import SIZES
 

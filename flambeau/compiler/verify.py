@@ -13,10 +13,10 @@ from ..core.lazily import np
 from ..engine import backward as bw
 from ..engine import convert
 from ..engine.generator import Generator, default_generator
+from ..engine.launch import Launch
 from ..engine.tensor import Tensor, make
 from .fewer import fewer
 from .graph_steps import ending_at, step_of
-from .launch import Launch
 from .phantom import extent_of, plain
 from .program import Program
 from .reverse import has_hooks

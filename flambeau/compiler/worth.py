@@ -8,7 +8,7 @@ this is estimated from what was recorded, not measured: a program does the same 
 from __future__ import annotations
 
 from ..engine.backward import GRAD
-from .launch import Launch
+from ..engine.launch import Launch
 from .program import work_of
 
 # in microseconds

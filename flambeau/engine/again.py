@@ -7,7 +7,7 @@ from array import array
 
 from ..core import expr as ex
 from ..core.device import META
-from ..devices.cpu.remember import keep
+from ..devices.cpu.remember import keep, new_table
 from ..ops.declare import Op, Pointwise
 from .front_text import ALONE, BESIDE, MANY, VALUED
 from .interception import PLAIN, tracers
@@ -43,6 +43,10 @@ def _is_valued(op: Pointwise) -> bool:
     return bool(op.baked_values or op.baked)
 
 
+#: calls that are not to be asked about again
+_not_one = new_table()
+
+
 def remember(table: dict, op: Op, x: Tensor, args: tuple, kwargs: dict, arrange) -> None:
     """Tell native fronts how to repeat a call in place: see front_text/again.py.
 
@@ -50,7 +54,7 @@ def remember(table: dict, op: Op, x: Tensor, args: tuple, kwargs: dict, arrange)
     """
     given = (*args, *kwargs.values())
     key = _called_with(x, given, tuple(kwargs), isinstance(op, Pointwise) and _is_valued(op))
-    if key is None or key in table:
+    if key is None or key in table or (op, key) in _not_one:
         return
     spots = [_Spot(k, a) for k, a in enumerate(given, 1)]
     found = arrange(op, (_Spot(0, x), *spots[:len(args)]),
@@ -59,6 +63,8 @@ def remember(table: dict, op: Op, x: Tensor, args: tuple, kwargs: dict, arrange)
         entry = _way(x, op, *found)
         if entry is not None:
             keep(table, key, entry)
+            return
+    keep(_not_one, (op, key), True)
 
 
 class _Spot:

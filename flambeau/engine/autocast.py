@@ -15,7 +15,7 @@ from ..core.device import CPU, device
 from ..ops.declare import registry
 from .eager import engine
 from .gates import Gate, gate
-from .modes import modes
+from .modes import autocasting, modes
 from .tensor import LEAF, Tensor, base_of
 
 LOWER, SINGLE, WIDEST = "lower precision", "float32", "the widest"
@@ -74,7 +74,7 @@ class State(threading.local):
 state = State()
 gates: list[Gate] = []
 #: threads in which it is on
-active: set[int] = set()
+active = autocasting
 #: told when a thread has switched autocast, or chosen a precision
 watchers: list = []
 

@@ -10,7 +10,7 @@ from .eager import engine
 from .fresh import empty
 from .interception import lazily_traced, plainly, tracers
 from .modes import modes
-from .node import Node, Walk, edge_of
+from .node import Node, Walk, edge_of, key_of
 from .storage import nowhere
 from .tensor import LEAF, Tensor, make, signature
 from .writing import extent
@@ -176,15 +176,9 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     walk = run_backward(tensors, gradients, retain, create_graph, inputs)
     for x in inputs:
-        g = walk.found.get(_found_key(x))
+        g = walk.found.get(key_of(edge_of(x)))
         if g is not None:
             _Ops.accumulate(x, g, create_graph)
-
-
-def _found_key(x: Tensor):
-    from .node import _key
-
-    return _key(edge_of(x))
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False,
@@ -215,7 +209,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     walk = run_backward(outputs, gradients, retain, create_graph, inputs)
     found = []
     for i, x in enumerate(inputs):
-        g = walk.found.get(_found_key(x))
+        g = walk.found.get(key_of(edge_of(x)))
         if g is None:
             if materialize_grads:
                 g = engine.zeros_of(x.sig)

@@ -14,6 +14,7 @@ from . import (
     convolve,
     cuts,
     deposit,
+    distances,
     entropy,
     fetch,
     fourier,
@@ -27,14 +28,14 @@ from . import (
     patches,
     placing,
     pooling,
-    repeats,
+    replays,
     resampling,
     rows,
     systems,
 )
 from .called import called_front
 from .eager import engine, plug_pointwise
-from .formula import NUMPY_NAMES, SYNONYMS, bind, record
+from .formula import NUMPY_NAMES, SYNONYMS, back_of, bind, record
 from .indexed import indexed_front
 from .interception import PLAIN, intercepted, tracers
 from .keeping import keeping_front
@@ -62,9 +63,14 @@ def plug(op: Op) -> None:
         op.run = FRONTS.get(op.name, library_front)(op)
     elif isinstance(op, Composite):
         op.run = (keeping_front if op.keeps else composite_front)(op)
+    if op.name in replays.NAMES and isinstance(op, (Composite, Library)):
+        op.run = replays.playing(op, op.run)
+    if op.name in replays.BACKS and op.formula is not None:
+        back = back_of(op)
+        back.play = replays.playing_back(back.gradients)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
-                   cuts, likeness, inplace, fourier, gridded, inverse, placing, repeats,
-                   converging, systems):
+                   cuts, likeness, inplace, fourier, gridded, inverse, placing, converging,
+                   systems, distances):
         if op.name in family.FRONTS:
             op.takes_out = False  # unless the new front says so
             op.run = family.FRONTS[op.name](op, op.run)

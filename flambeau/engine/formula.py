@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from ..ops.declare import Op
 from .modes import modes
@@ -76,6 +77,7 @@ class FormulaBack:
 
     def __init__(self, op: Op):
         self.op = op
+        self.play: Any = None  # `gradients`, with less to do where calls come again
 
     def name(self) -> str:
         return backward_name(self.op)
@@ -86,28 +88,36 @@ class FormulaBack:
     def pull(self, node, g):
         op = self.op
         several = len(node.sigs) > 1
-        values = []
+        values: list = []
         for name, value in zip(op.wanted, kept_values(node)):
             if name == "g":
                 value = tuple(g) if several else g
             elif name == "out" and modes.grad:
                 value = self._results(node, value)
             values.append(value)
-        parts = op.formula(*values)
-        if type(parts) is Tensor and len(node.parents) == 1:
-            return [again(parts) if parts is g else parts]
-        return self._one_each(node, g, parts)
+        if self.play is not None and not modes.grad:
+            return self.play(node.parents, values)
+        return self.gradients(node.parents, values)
 
-    def _one_each(self, node, g, parts) -> list:
+    def gradients(self, parents: tuple, values: list) -> list:
+        """What the formula makes of the values that it wants."""
+        op, formula = self.op, cast(Callable, self.op.formula)
+        g: Any = values[op.wanted.index("g")] if "g" in op.wanted else None
+        parts = formula(*values)
+        if type(parts) is Tensor and len(parents) == 1:
+            return [again(parts) if parts is g else parts]
+        return self._one_each(parents, g, parts)
+
+    def _one_each(self, parents: tuple, g, parts) -> list:
         """One gradient per parent; one handed on as it came, or given twice, is nobody's own."""
         flattened = parts
-        if type(parts) is not tuple or len(parts) != len(node.parents):
+        if type(parts) is not tuple or len(parts) != len(parents):
             flattened = flat(parts if isinstance(parts, (tuple, list)) else (parts,))
-        if len(flattened) != len(node.parents):
+        if len(flattened) != len(parents):
             raise RuntimeError(f"the gradient of {self.op.name} gives {len(flattened)} values for "
-                               f"{len(node.parents)} tensors")
+                               f"{len(parents)} tensors")
         found: list = []
-        for part, parent in zip(flattened, node.parents):
+        for part, parent in zip(flattened, parents):
             if parent is None or part is None:
                 found.append(None)
                 continue
@@ -115,7 +125,7 @@ class FormulaBack:
             if kind is FunctionType:
                 part = part()
             elif kind is list or kind is tuple:
-                return self._one_each(node, g, flat(parts))
+                return self._one_each(parents, g, flat(parts))
             shared = part is g or (part is not None and any([part is f for f in found]))
             found.append(again(part) if shared else part)
         return found

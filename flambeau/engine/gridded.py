@@ -1,6 +1,6 @@
 """Fronts of `grid_sample` and of its ways back: one native call for all points.
 
-Half types, other layouts, gradients that are recorded, and errors are left to the fronts that the
+Half types, gradients that are recorded, and errors are left to the fronts that the
 ops have anyway.
 """
 
@@ -12,6 +12,7 @@ from ..core import dtype as dt
 from ..core.device import CPU
 from ..devices.cpu import sampling
 from ..ops.declare import Op, registry
+from .convolve import plain_values
 from .eager import new_table
 from .formula import bind, record
 from .fresh import empty
@@ -38,16 +39,18 @@ class _Plan:
         self.numbers = (n, channels, depth, height, width, points,
                         max(self.out.numel, n * points))
 
-    def run(self, way: str, out: Tensor, x: int, grid: int, g: int) -> Tensor:
+    def run(self, way: str, out: Tensor, x: Tensor, grid: Tensor, g: int = 0) -> Tensor:
         if out.sig.numel:
-            sampling.sampled(way, *self.how)(out.ptr, x, grid, g, *self.numbers)
+            x = x if x.sig.contiguous else plain_values(x, x.sig.dtype)
+            grid = grid if grid.sig.contiguous else plain_values(grid, grid.sig.dtype)
+            sampling.sampled(way, *self.how)(out.ptr, x.ptr, grid.ptr, g, *self.numbers)
         return out
 
 
 def _planned(x: Signature, grid: Signature, mode: int, padding: int, align: bool) -> _Plan | None:
     """How a grid is read, or None where there is no machine code for it."""
     plain = (x.tag is None and grid.tag is None and x.device is CPU and grid.device is CPU
-             and x.contiguous and grid.contiguous and x.dtype is grid.dtype)
+             and x.dtype is grid.dtype)
     rank = x.rank - 2
     if (not plain or x.dtype not in (dt.float32, dt.float64) or rank not in (2, 3)
             or grid.rank != x.rank):
@@ -96,7 +99,7 @@ def _sampler(op: Op, otherwise):
                         bool(bound["align_corners"]))
         if plan is None or x.sig.rank != rank + 2:
             return otherwise(*args, **kwargs)
-        out = plan.run("read", empty(plan.out), x.ptr, grid.ptr, 0)
+        out = plan.run("read", empty(plan.out), x, grid)
         if _recorded(x, grid):
             record(op, bound, out)
         return out
@@ -118,7 +121,7 @@ def _by_name(op: Op, otherwise):
         plan = _plan_of(input, grid, way, padding, align)
         if plan is None:
             return otherwise(input, grid, mode, padding_mode, align_corners)
-        out = plan.run("read", empty(plan.out), input.ptr, grid.ptr, 0)
+        out = plan.run("read", empty(plan.out), input, grid)
         if _recorded(input, grid):
             record(registry[f"grid_sampler_{input.sig.rank - 2}d"],
                    {"input": input, "grid": grid, "interpolation_mode": way,
@@ -144,7 +147,7 @@ def _way_back(op: Op, otherwise):
             g = g.contiguous()
         back = input if to == "input" else grid
         out = empty(signature(back.sig.dtype, tuple(back.sig.shape)))
-        return plan.run(way, out, input.ptr, grid.ptr, g.ptr)
+        return plan.run(way, out, input, grid, g.ptr)
 
     front.__name__, front.__doc__ = op.name, op.doc
     return front

@@ -14,7 +14,7 @@ class KeepingBack(FormulaBack):
     """Goes back by a formula of the gradient and of what the body kept."""
 
     def pull(self, node, g):
-        return self._one_each(node, g, self.op.formula(g, *kept_values(node)))
+        return self._one_each(node.parents, g, self.op.formula(g, *kept_values(node)))
 
     def saved(self, node, name):
         return kept_values(node)[self.op.wanted.index(name) - 1]

@@ -55,17 +55,12 @@ def library_front(op: Op):
 
     def finished(bound: dict, ruled: Ruled):
         outs = computed(op, bound, ruled)
-        if watched:
-            watched[-1].append((op, bound, ruled, outs))
         if op.formula is not None and modes.grad and wants_gradient(tensors_of(op, bound)):
             record(op, bound, outs)
         return outs if isinstance(outs, Tensor) else engine.named(op, outs)
 
     return front
 
-
-#: lists of calls of library ops, told to whoever watches
-watched: list[list] = []
 
 #: arguments that are known by their type and value
 _VALUES = frozenset((int, float, bool, complex, str, type(None), dt.dtype))

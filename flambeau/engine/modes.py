@@ -143,3 +143,6 @@ class _Leaving:
 
 
 modes = Modes()
+
+#: threads in which operations are cast to another precision, see autocast.py
+autocasting: set[int] = set()

@@ -11,11 +11,14 @@ import sys
 import weakref
 from heapq import heappop, heappush
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
 from . import native
 from .modes import Native, modes
 from .tensor import LEAF, Signature, Tensor, make
+
+_BY_TIME = attrgetter("seq")
 
 
 class Node:
@@ -358,34 +361,45 @@ class Walk:
         self.expected: dict[int, int] = {}  # how many gradients these are still given
         self.wanted = wanted             # None: accumulate into leaves
         self.found: dict = {}
-        self.useful: Any = None          # steps that lead to what is wanted, once restricted
+        self.targets: Any = None         # keys of what is wanted, once restricted
+        self.useful: set[int] = set()    # ids of steps that lead to what is wanted
+        self.asked: set[int] = set()     # ids of the tensors and steps that are wanted
+        self.leads: Any = None           # all of these, once restricted
 
     def restrict(self, roots) -> None:
         """Walk only what leads to a wanted tensor."""
-        targets = {_key(edge_of(t)) for t in self.wanted}
-        order, seen, stack = [], set(), [_node(r) for r in roots]
+        targets = self.targets = {key_of(edge_of(t)) for t in self.wanted}
+        asked = self.asked = {key if type(key) is int else key[0] for key in targets}
+        useful = self.useful
+        stack = [node for node in map(_node, roots) if isinstance(node, Node)]
+        seen = set(stack)
         while stack:
-            node = stack.pop()
-            if node in seen or not isinstance(node, Node):
-                continue
-            seen.add(node)
-            order.append(node)
-            stack.extend(_node(p) for p in node.parents)
-        useful: set = set()
-        order.sort(key=lambda n: n.seq)
-        for node in order:
-            if any(_key(p) in targets or _node(p) in useful for p in node.parents if p is not None):
-                useful.add(node)
-        self.useful = useful
-        self.targets = targets
+            for parent in stack.pop().parents:
+                kind = type(parent)
+                if kind is Edge:
+                    parent = parent.node
+                elif kind is not Node and not isinstance(parent, Node):
+                    continue
+                if parent not in seen:
+                    seen.add(parent)
+                    stack.append(parent)
+        for node in sorted(seen, key=_BY_TIME):
+            for parent in node.parents:
+                if type(parent) is Edge:
+                    leads = id(parent.node) in useful or key_of(parent) in targets
+                else:
+                    leads = id(parent) in useful or id(parent) in targets
+                if leads:
+                    useful.add(id(node))
+                    break
+        self.leads = useful | asked
 
     def give(self, edge, g) -> None:
         """Add to the gradient of what an edge leads to."""
         kind = type(edge)
         if kind is Node or (kind is not Edge and isinstance(edge, Node)
                             and not isinstance(edge, SeveralResults)):  # looked at by somebody
-            if self.useful is not None and edge not in self.useful and (
-                    _key(edge) not in self.targets):
+            if self.leads is not None and id(edge) not in self.leads:
                 return
             have = self.pending.get(edge)
             if have is None:
@@ -401,8 +415,7 @@ class Walk:
             self._give_leaf(edge, g)
 
     def _give_numbered(self, node: Node, number: int, g) -> None:
-        if self.useful is not None and node not in self.useful and not any(
-                (id(node), k) in self.targets for k in range(len(node.sigs))):
+        if self.leads is not None and id(node) not in self.leads:
             return
         grads = self.pending.get(node)
         if grads is None:
@@ -412,7 +425,7 @@ class Walk:
 
     def _give_leaf(self, leaf: Tensor, g) -> None:
         if self.wanted is not None:
-            key = _key(leaf)
+            key = key_of(leaf)
             if key in self.targets:
                 have = self.found.get(key)
                 self.found[key] = g if have is None else self.ops.add(have, g)
@@ -428,15 +441,15 @@ class Walk:
     def run(self) -> None:
         """Go back until nothing is pending; a chain of steps is followed without the heap."""
         heap, pending, retain = self.heap, self.pending, self.retain
-        unusual = self.wanted is not None or self.create
-        plain = not unusual and not Hooked.leaves
+        careful, leads, asked = self.create, self.leads, self.asked
+        plain = not careful and leads is None and not Hooked.leaves
         if Hooked.leaves and self.wanted is None:
             self._expect()
         while heap:
             node = heappop(heap)[2]
             g = pending.pop(node)
             while node is not None:
-                if unusual or node.extra is not None:
+                if careful or node.extra is not None or id(node) in asked:
                     grads = self._careful_step(node, g)
                     if grads is None:
                         break
@@ -446,8 +459,9 @@ class Walk:
                 if not retain:
                     node.kept = None
                 parents = node.parents
-                if not pending and not unusual and parents and type(parents[0]) is Node and (
-                        len(parents) == 1 or (parents[1] is None and len(parents) == 2)):
+                if not pending and parents and type(parents[0]) is Node and (
+                        len(parents) == 1 or (parents[1] is None and len(parents) == 2)) and (
+                        leads is None or id(parents[0]) in leads):
                     g = grads[0]  # a chain: the next step is the only one there is
                     node = None if g is None else parents[0]
                     continue
@@ -455,11 +469,13 @@ class Walk:
                 for parent, part in zip(parents, grads):
                     if part is None or parent is None:
                         continue
-                    if unusual or type(parent) is not Node:
+                    if type(parent) is not Node:
                         if plain and isinstance(parent, Tensor):
                             self.ops.accumulate(parent, part, False)
                         else:
                             self.give(parent, part)
+                    elif leads is not None and id(parent) not in leads:
+                        continue
                     elif parent is following:
                         g = self.ops.add(g, part)
                     elif parent in pending:
@@ -502,7 +518,7 @@ class Walk:
             g = again(g) if isinstance(g, Tensor) else g  # a hook may have held on to it
         if self.wanted is not None:
             self._capture(node, g)
-            if node not in self.useful:
+            if id(node) not in self.useful:
                 return None
         # Derivatives of derivatives need kept results as part of the graph again.
         pull = getattr(node.back, "carefully", None) or node.back.pull
@@ -542,7 +558,7 @@ class Walk:
     def _capture(self, node: Node, g) -> None:
         parts = g if len(node.sigs) > 1 else [g]
         for number, part in enumerate(parts):
-            key = (id(node), number)
+            key = (id(node), number) if number else id(node)
             if key in self.targets and part is not None:
                 self.found[key] = part
 
@@ -586,11 +602,11 @@ def _node(edge):
     return edge.node if type(edge) is Edge else edge
 
 
-def _key(edge):
-    """What names a tensor's place in the graph."""
+def key_of(edge):
+    """What names a tensor's place in the graph: an id, and which of several results."""
     if type(edge) is Edge:
-        return (id(edge.node), edge.number)
-    return (id(edge), 0)
+        return (id(edge.node), edge.number) if edge.number else id(edge.node)
+    return id(edge)
 
 
 def result_meta(x: Tensor) -> Signature:

@@ -8,6 +8,7 @@ strides; complex ones are where BLAS can read them.
 from __future__ import annotations
 
 import ctypes
+import math
 from math import prod
 
 from ..core import dtype as dt
@@ -15,6 +16,7 @@ from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
 from ..devices.cpu import dots, gemm
+from ..devices.cpu.bounds import within
 from ..devices.cpu.compile import ADDRESSES
 from ..devices.cpu.matmul import front as real
 from ..devices.cpu.matmul.product import SUMS, Matrix, Product
@@ -27,8 +29,9 @@ from .fresh import empty
 from .interception import intercepted
 from .modes import modes
 from .node import edge_of, fronts, kept_values, new_node
+from .storage import checkers
 from .tensor import Signature, Tensor, make, signature
-from .written_out import write_out
+from .written_out import run_into
 
 #: work up to which a native front runs a product while it holds the GIL: about 0.1 ms
 HELD_WORK = 1 << 18
@@ -190,8 +193,25 @@ def slow_product(x: Tensor, w: Tensor) -> Tensor:
         return bare(_readable(x, True), _readable(w, False))
     if dtype.kind == "b":
         raise no_kernel(_KERNELS.get((x.sig.rank, w.sig.rank), "bmm"), dtype)
-    found = np.matmul(engine.to_array(x), engine.to_array(w))
-    return engine.tensor(np.asarray(found), dtype)
+    wide = dt.float64
+    if _fit_floats(x, w):
+        found = engine.without_grad(registry["matmul"].run, engine.cast(x, wide),
+                                    engine.cast(w, wide))
+        return engine.cast(engine.cast(found, dt.int64), dtype)
+    return engine.tensor(np.asarray(np.matmul(engine.to_array(x), engine.to_array(w))), dtype)
+
+
+def _fit_floats(x: Tensor, w: Tensor) -> bool:
+    """Whether a product of integers, and all its sums, are exact in float64."""
+    bound = math.isqrt((1 << 53) // x.sig.shape[-1])
+    for t in (x, w):
+        dtype = t.sig.dtype
+        if dtype.itemsize < 4 and 1 << 8 * dtype.itemsize <= bound:
+            continue
+        if dtype not in (dt.int64, dt.int32) or checkers or not within(dtype.name)(
+                engine.contiguous(t).ptr, t.sig.numel, -bound, bound + 1):
+            return False
+    return True
 
 
 def execute(found: tuple, x: Tensor, w: Tensor, *bias: int) -> Tensor:
@@ -340,7 +360,7 @@ def _require_tensors(op: Op, given) -> None:
 PYTHON_FRONT = '''
 def {name}({x}, {w}, *, out=None):
     if out is not None:
-        return write_out("{name}", without_grad({name}, {x}, {w}), ({x}, {w}), out)
+        return run_into("{name}", {name}, ({x}, {w}), {{}}, out)
     return call({x}, {w})
 '''
 
@@ -362,8 +382,7 @@ def _front(op: Op):
             found = table[w.sig] = plan(x.sig, w.sig, ProductBack(op, x.sig, w.sig))
         return _record(execute(found, x, w), found[4], x, w)
 
-    scope = {"call": call, "write_out": write_out,
-             "without_grad": lambda *args: engine.without_grad(*args)}
+    scope = {"call": call, "run_into": run_into}
     text = PYTHON_FRONT.format(name=op.name, x=op.names[0], w=op.names[1])
     return _adopted(op, _named(compile_front(text, op.name, scope), op), plans)
 

@@ -7,10 +7,10 @@ from ..core.device import META
 from ..ops.declare import Pointwise
 from ..ops.refusal import spoken
 from .caller import warn_caller
-from .copying import COPY, copy_into
+from .copying import COPY, copy_into, copy_plainly
 from .eager import engine
 from .fresh import empty
-from .interception import lazily_traced, plainly, tracers
+from .interception import PLAIN, lazily_traced, plainly, tracers
 from .modes import modes
 from .tensor import Tensor, signature
 from .writing import changed, demand_apart
@@ -18,11 +18,49 @@ from .writing import changed, demand_apart
 
 def into_out(op: Pointwise, args, attributes, out: Tensor) -> Tensor:
     """Compute an op into `out`, resized if it has another shape."""
-    result = engine.without_grad(op.run, *args, **attributes)
+    if _is_plain((*args, *attributes.values()), out):
+        result = op.run(*args, **attributes)
+        if _copied(result, out):
+            return out
+    else:
+        result = engine.without_grad(op.run, *args, **attributes)
     if op.rule == dt.COMPLEX and isinstance(out, Tensor) and out.sig.dtype is not result.sig.dtype:
         raise RuntimeError(f"{op.name}: Expected object of scalar type {spoken(result.sig.dtype)} "
                            f"but got scalar type {spoken(out.sig.dtype)} for argument 'out'")
     return write_out(op.name, result, args, out)
+
+
+def run_into(name: str, run, args, kwargs: dict, out):
+    """The results of `run(*args, **kwargs)`, written to what is given as `out=`."""
+    if not _is_plain((*args, *kwargs.values()), out, name in APART_OUT):
+        return write_out(name, engine.without_grad(run, *args, **kwargs), args, out)
+    result = run(*args, **kwargs)
+    return out if _copied(result, out) else write_out(name, result, args, out)
+
+
+def _is_plain(given: tuple, out, apart: bool = False) -> bool:
+    """Whether nothing is recorded, nobody is to be asked, and `out` lies apart from the tensors
+    that are given, or is one of them where that may be."""
+    if tracers or type(out) is not Tensor or Tensor not in PLAIN:
+        return False
+    for a in given:
+        kind = type(a)
+        if kind is list or kind is tuple:
+            if not _is_plain(tuple(a), out, apart):
+                return False
+        elif isinstance(a, Tensor) and (
+                kind not in PLAIN or (modes.grad and a.node is not None)
+                or (a.mem is out.mem and (apart or a.ptr != out.ptr or a.sig is not out.sig))):
+            return False
+    return out.node is None or not modes.grad
+
+
+def _copied(result, out: Tensor) -> bool:
+    """Whether a result of just this signature was copied."""
+    done = type(result) is Tensor and result.sig is out.sig and copy_plainly(out, result)
+    if done:
+        changed(out)
+    return done
 
 
 def write_out(name: str, result, args, out):

@@ -42,13 +42,13 @@ def require_floating(name: str, x, argument: str = "A") -> None:
 
 def require_success(name: str, info, problem: str) -> None:
     """Raise for the first matrix of a batch whose info is not 0."""
-    codes = info.tolist() if info.dim() else [info.item()]
-    while codes and isinstance(codes[0], list):
-        codes = [code for row in codes for code in row]
-    for k, code in enumerate(codes):
-        if code:
-            where = f"(Batch element {k}): " if info.dim() else ""
-            raise LinAlgError(f"{name}: {where}{problem.format(code)}")
+    def refuse(code: int) -> Exception:
+        codes = [info.item()] if not info.dim() else info.flatten().tolist()
+        k = next((k for k, found in enumerate(codes) if found), 0)
+        where = f"(Batch element {k}): " if info.dim() else ""
+        return LinAlgError(f"{name}: {where}{problem.format(codes[k] or code)}")
+
+    engine.check_bounds(info, 0, 1, refuse)
 
 
 NOT_POSITIVE = ("The factorization could not be completed because the input is not "

@@ -132,9 +132,8 @@ def _require_classes(name: str, target, classes: int) -> None:
     if target.dtype is not dt.int64:
         raise RuntimeError(f"{name}: target: expected scalar type Long but found "
                            f"{spoken(target.dtype)}")
-    numbers = engine.to_array(target)
-    if numbers.size and (numbers.min() < 0 or numbers.max() >= classes):
-        raise RuntimeError(f"{name}: target out of range: there are {classes} classes")
+    engine.check_bounds(target, 0, classes, lambda _: RuntimeError(
+        f"{name}: target out of range: there are {classes} classes"))
 
 
 @composite(where="nn.functional", backward="MultilabelMarginLossBackward0")

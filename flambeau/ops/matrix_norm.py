@@ -230,7 +230,7 @@ def euclidean_distances(g, x1, x2, out):
             lambda: x2 * share.mT.sum(-1, keepdim=True) - share.mT @ x1)
 
 
-def _by_products(x1, x2, p, compute_mode) -> bool:
+def by_products(x1, x2, p, compute_mode) -> bool:
     """Whether distances are taken from products: those of many rows, unless told otherwise."""
     if compute_mode in (None, "use_mm_for_euclid_dist_if_necessary"):
         wanted = x1.shape[-2] > _MANY or x2.shape[-2] > _MANY
@@ -255,7 +255,7 @@ def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
                            f"{x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
-    if _by_products(x1, x2, p, compute_mode):
+    if by_products(x1, x2, p, compute_mode):
         return euclidean_distances(x1, x2)
     return registry["linalg.vector_norm"](x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 

@@ -77,9 +77,34 @@ def distinct(input, dim):
         return values, inverse.reshape(input.shape), counts
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64), np.ones((), np.int64)
-    values, inverse, counts = np.unique(input, axis=dim, return_inverse=True, return_counts=True,
-                                        equal_nan=False)
-    return values, inverse.reshape(-1), counts
+    if not input.size or (input.dtype.kind == "f" and np.isnan(input).any()):
+        values, inverse, counts = np.unique(input, axis=dim, return_inverse=True,
+                                            return_counts=True, equal_nan=False)
+        return values, inverse.reshape(-1), counts
+    slices = np.moveaxis(input, dim, 0)
+    rows = np.ascontiguousarray(slices.reshape(len(slices), -1))
+    words = _ordered_words(rows)
+    order = words.argsort(kind="stable")
+    there = words[order]
+    first = np.ones(len(there), bool)
+    first[1:] = there[1:] != there[:-1]
+    inverse = np.empty(len(there), np.int64)
+    inverse[order] = np.cumsum(first) - 1
+    starts = np.flatnonzero(first)
+    counts = np.diff(starts, append=len(there))
+    return np.moveaxis(slices[order[starts]], 0, dim), inverse, counts
+
+
+def _ordered_words(rows):
+    """One string of bytes for each row of numbers, in the order of the rows."""
+    size = rows.dtype.itemsize
+    bits = (rows + 0 if rows.dtype.kind == "f" else rows).view(f"u{size}")  # -0 is 0
+    top = bits.dtype.type(1 << (8 * size - 1))
+    if rows.dtype.kind == "f":
+        bits = np.where(bits & top, ~bits, bits | top)
+    elif rows.dtype.kind == "i":
+        bits = bits ^ top
+    return bits.astype(f">u{size}").view(f"S{size * rows.shape[1]}").reshape(-1)
 
 
 @routine

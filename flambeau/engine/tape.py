@@ -20,10 +20,10 @@ from ..devices.cpu.bridge import Watch
 from ..devices.cpu.compile import ADDRESSES, KERNELS
 from ..devices.cpu.memory import pool_of, return_heap, return_pages
 from ..devices.cpu.remember import TABLES, watchers
-from ..engine import storage
-from ..engine.access import extremes_code
-from ..engine.node import fronts
+from . import storage
+from .access import extremes_code
 from .launch import Check, Launch, Live, Place
+from .node import fronts
 from .packed import Packed
 
 
@@ -117,6 +117,8 @@ class _NoTensor:
     """What native fronts take for the type of tensors while Python shall decide everything."""
 
 
+#: held while somebody listens: native code knows one listener at a time
+LISTENING = threading.Lock()
 #: those that may be listening
 _recorders: weakref.WeakSet = weakref.WeakSet()
 
@@ -265,6 +267,7 @@ class Recorder:
 
     def start(self) -> None:
         """Listen."""
+        LISTENING.acquire()
         self.packed.cut(self._kept)
         self.changed.clear()
         self.rewrites, self._own = False, len(self.buffers)
@@ -282,6 +285,7 @@ class Recorder:
         storage.takers.remove(self.taken)
         storage.readers.remove(self.read)
         storage.checkers.remove(self.check)
+        LISTENING.release()
 
     @property
     def launches(self) -> list:
@@ -420,8 +424,12 @@ class Recorder:
         self.met.add(index)
         return Live(index)
 
+    def writes(self, name: str) -> tuple[int, ...]:
+        """Positions of what native code that is no kernel writes; nothing if nobody knows."""
+        return positions(WRITES, name)
+
     def _opaque(self, function, name: str, args) -> Launch:
-        written = positions(WRITES, name)
+        written = self.writes(name)
         if not written:
             raise Break(f"{name} does not say what it writes")
         written = self._once(tuple(i % len(args) for i in written if args[i] != 0))
