@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
+T = TypeVar("T")
 
-class Future:
+
+class Future(Generic[T]):
     """A result, or a failure, that some thread gives and others wait for.
 
     >>> found = Future()
@@ -74,7 +76,7 @@ class Future:
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
         """The result of callback(self), later."""
-        following = Future()
+        following: Future = Future()
 
         def go_on(finished: Future) -> None:
             try:
@@ -91,7 +93,8 @@ class Future:
 def collect_all(futures: Iterable[Future]) -> Future:
     """A future of all these futures, when all of them are done."""
     members = list(futures)
-    whole, left, lock = Future(), [len(members)], threading.Lock()
+    whole: Future = Future()
+    left, lock = [len(members)], threading.Lock()
 
     def one_more(_: Future) -> None:
         with lock:

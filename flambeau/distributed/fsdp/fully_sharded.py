@@ -80,10 +80,13 @@ class FullyShardedDataParallel(Module):
         return self._fsdp_wrapped_module
 
     def __getattr__(self, name):
-        inner = self.__dict__.get(INNER)
-        if inner is None or name == INNER:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(inner, name)
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            inner = self.__dict__.get(INNER)
+            if inner is None or name == INNER:
+                raise
+            return getattr(inner, name)
 
     # -- computing --------------------------------------------------------------------------------
 
