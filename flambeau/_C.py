@@ -5,19 +5,22 @@ from __future__ import annotations
 import contextlib
 import importlib
 
-from flambeau import Generator, _function_mode, set_grad_enabled
+from flambeau import Generator, Tensor, _function_mode, set_grad_enabled
 from flambeau.assemble import subclass as _protocol
 from flambeau.library.operator import below_autograd as _AutoDispatchBelowAutograd
 from flambeau.linalg import LinAlgError as _LinAlgError
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator",
-           "_AutoDispatchBelowAutograd", "_DisableFuncTorch", "_LinAlgError",
+           "_AutoDispatchBelowAutograd", "_TensorMeta", "_are_functorch_transforms_active",
+           "_DisableFuncTorch", "_LinAlgError",
            "_disabled_torch_function_impl", "_fft", "_get_tracing_state",
            "_is_torch_function_enabled", "_is_torch_function_mode_enabled",
-           "_len_torch_function_stack", "_linalg", "_nn", "_set_grad_enabled", "_special"]
+           "_len_torch_function_stack", "_linalg", "_log_api_usage_once", "_nn",
+           "_set_grad_enabled", "_special"]
 
 _disabled_torch_function_impl = _protocol.disabled_torch_function
 _set_grad_enabled = set_grad_enabled
+_TensorMeta = type(Tensor)
 
 
 class _Functions:
@@ -31,7 +34,16 @@ class _Functions:
         return getattr(space, name.removeprefix(self._prefix))
 
 
-_nn = _Functions("nn.functional", "")
+class _OfLayers(_Functions):
+    """What layers are computed with."""
+
+    @staticmethod
+    def _parse_to(*args, **kwargs):
+        """The device, dtype, ... meant by any of the forms that `to` accepts."""
+        return importlib.import_module("flambeau.nn.modules.module")._parse_to(*args, **kwargs)
+
+
+_nn = _OfLayers("nn.functional", "")
 _linalg, _fft, _special = (_Functions(space, f"{space}_") for space in ("linalg", "fft", "special"))
 
 
@@ -76,3 +88,12 @@ def _DisableFuncTorch():
 def _get_tracing_state() -> None:
     """The trace being recorded: there is none, since operations are never traced."""
     return None
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Counts a use, for those who run PyTorch in a fleet: nobody counts here."""
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether values stand for many, as under vmap, so that nothing can be asked of them."""
+    return importlib.import_module("flambeau.func.batched").under_way()

@@ -59,7 +59,16 @@ from .engine.sampling import standard_gamma_grad as _standard_gamma_grad
 from .engine.sequence import arange, linspace, logspace, range
 from .engine.settings import (
     OutOfMemoryError,
+    SymBool,
+    SymFloat,
+    SymInt,
     _assert,
+    _assert_async,
+    _check,
+    _check_index,
+    _check_not_implemented,
+    _check_type,
+    _check_value,
     _shape_as_tensor,
     are_deterministic_algorithms_enabled,
     broadcast_shapes,
@@ -129,6 +138,7 @@ _names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMAT
 _names.update(_dtype.ALIASES)
 _names.update({name: getattr(Tensor, name) for name in (
     "detach_", "get_device", "resolve_conj", "resolve_neg")})
+DeviceObjType = device
 legacy_contiguous_format = _formats.contiguous_format
 has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 
@@ -136,8 +146,11 @@ has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
 _elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vmap": "func",
               "save": "serialization", "load": "serialization",
               "cond": "_higher_order_ops", "while_loop": "_higher_order_ops",
-              "lobpcg": "_lobpcg",
+              "lobpcg": "_lobpcg", "Future": "futures", "ScriptModule": "jit.annotations",
+              "PyTorchFileReader": "serialization.file_reader",
+              "_convert_indices_from_coo_to_csr": "sparse",
+              "_convert_indices_from_csr_to_coo": "sparse",
               "get_device_module": "accelerator"}
-__all__ = sorted([*_elsewhere, *(name for name, value in _names.items() if not (
-    name.startswith("_") or isinstance(value, type(_lazy))))])
+__all__ = sorted(name for name, value in {**_names, **_elsewhere}.items() if not (
+    name.startswith("_") or isinstance(value, type(_lazy))))
 __getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0], _elsewhere)

@@ -14,6 +14,7 @@ from .devices.cpu import checksum  # noqa: F401  what files use
 from .engine import (
     again,
     assignment,
+    aten,
     attention,  # noqa: F401  fills in `engine`,
     autocast,  # noqa: F401  what amp uses
     buffer,
@@ -287,7 +288,10 @@ def install() -> None:
             if "." not in alias and hasattr(Tensor, name + suffix):
                 setattr(Tensor, alias + suffix, getattr(Tensor, name + suffix))
     subclass.install(registry, functions)
-    declarations.namespaces.namespace("aten")._find = _of_aten
+    space = declarations.namespaces.namespace("aten")
+    space._find = _of_aten
+    space._packets.update({name: declarations.namespaces.Known("aten", name, run)
+                           for name, run in aten.APART.items()})
 
 
 def _of_aten(name: str):

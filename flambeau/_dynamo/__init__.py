@@ -3,10 +3,11 @@
 import flambeau
 
 from . import config
+from .eval_frame import OptimizedModule
 
-__all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "explain",
-           "graph_break", "is_compiling", "list_backends", "mark_dynamic", "optimize", "reset",
-           "set_stance", "substitute_in_graph"]
+__all__ = ["OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable",
+           "explain", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "optimize",
+           "reset", "set_stance", "substitute_in_graph"]
 
 allow_in_graph = flambeau.compiler.allow_in_graph
 assume_constant_result = flambeau.compiler.assume_constant_result

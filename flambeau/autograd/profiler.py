@@ -130,3 +130,27 @@ class record_function:
                 return function(*args, **kwargs)
 
         return named
+
+
+class _Outside:
+    """What marks ranges for a profiler of a vendor: none is here to be told."""
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False):
+        self.enabled, self.record_shapes = enabled, record_shapes
+
+    def __enter__(self):
+        if self.enabled:
+            raise RuntimeError(f"{type(self).__name__}: there is no such profiler here; use "
+                               "torch.profiler.profile")
+        return None
+
+    def __exit__(self, *_):
+        return False
+
+
+class emit_nvtx(_Outside):
+    """Ranges for NVIDIA's profilers, which need CUDA."""
+
+
+class emit_itt(_Outside):
+    """Ranges for Intel's VTune."""

@@ -121,6 +121,7 @@ def top() -> Top:
     module.__path__ = []
     module.__all__ = flambeau.__all__  # type: ignore[attr-defined]
     module.__file__ = flambeau.__file__
+    module.torch = module  # type: ignore[attr-defined]  # there, too, it imports itself
     module.version = versions()  # type: ignore[attr-defined]
     module.torch_version = versions(TorchVersion=Version)  # type: ignore[attr-defined]
     return module

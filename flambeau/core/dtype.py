@@ -77,6 +77,7 @@ float16 = _define("float16",  "f", 2,  6, "float16")
 bfloat16 = _define("bfloat16", "f", 2, 6, "uint16")
 float32 = _define("float32",  "f", 4,  7, "float32")
 float64 = _define("float64",  "f", 8,  8, "float64")
+complex32 = _define("complex32", "c", 4, 8, "uint32")  # has a name, and no tensors
 complex64 = _define("complex64", "c", 8, 9, "complex64")
 complex128 = _define("complex128", "c", 16, 10, "complex128")
 
@@ -91,7 +92,8 @@ _BY_NAME = {d.name: d for d in ALL}
 _BY_CARRIER = {d.carrier: d for d in ALL if d is not bfloat16}
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
-    "long": int64, "cfloat": complex64, "cdouble": complex128,
+    "long": int64, "complex32": complex32, "chalf": complex32,
+    "cfloat": complex64, "cdouble": complex128,
 }
 _REAL = {complex64: float32, complex128: float64}
 _COMPLEX = {float32: complex64, float64: complex128, float16: complex64, bfloat16: complex64}

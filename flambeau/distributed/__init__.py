@@ -4,6 +4,7 @@ Needs the extra `flambeau[distributed]`: mpi4py and an MPI runtime, both wheels.
 started by `flambeau launch`, torchrun's variables, multiprocessing or mpiexec.
 """
 
+from ..engine import lazy as _lazy
 from .collectives import (
     all_gather,
     all_gather_coalesced,
@@ -80,3 +81,5 @@ __all__ = [
     "is_mpi_available", "is_gloo_available", "is_nccl_available", "is_backend_available",
     "is_torchelastic_launched",
 ]  # fmt: skip
+
+__getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0])  # tensor, fsdp, nn and others

@@ -45,6 +45,7 @@ class Distribution:
             self._validate_args = False  # as in PyTorch: looking at values ends a program
         if self._validate_args:
             self._check_arguments()
+        super().__init__()  # a distribution of another package may be a module too
 
     def _broadcast(self, validate_args, **parameters):
         """Begin with parameters of single numbers, brought to one shape."""

@@ -18,7 +18,6 @@ from .categorical import Categorical
 from .cauchy import Cauchy
 from .continuous_bernoulli import ContinuousBernoulli
 from .dirichlet import Dirichlet
-from .distribution import Distribution
 from .exp_family import ExponentialFamily
 from .exponential import Exponential
 from .gamma import Gamma
@@ -43,18 +42,18 @@ from .utils import EULER, sum_rightmost
 
 __all__ = ["kl_divergence", "register_kl"]
 
-_REGISTRY: dict = {}
+_KL_REGISTRY: dict = {}
 _FOUND: dict = {}
 
 
 def register_kl(type_p, type_q):
     """A decorator: the function gives KL(p || q) for these types and those derived from them."""
     for kind in (type_p, type_q):
-        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
+        if not isinstance(kind, type):  # distributions of other packages need not be of ours
             raise TypeError(f"Expected a Distribution subclass but got {kind}")
 
     def register(function):
-        _REGISTRY[type_p, type_q] = function
+        _KL_REGISTRY[type_p, type_q] = function
         _FOUND.clear()
         return function
 
@@ -78,13 +77,13 @@ def _lookup(type_p, type_q):
     """The function registered for the nearest ancestors."""
     distances = {
         (p, q): (type_p.__mro__.index(p), type_q.__mro__.index(q))
-        for p, q in _REGISTRY
+        for p, q in _KL_REGISTRY
         if issubclass(type_p, p) and issubclass(type_q, q)
     }
     if not distances:
         return None
-    by_p = _REGISTRY[min(distances, key=distances.get)]
-    by_q = _REGISTRY[min(distances, key=lambda pair: distances[pair][::-1])]
+    by_p = _KL_REGISTRY[min(distances, key=distances.get)]
+    by_q = _KL_REGISTRY[min(distances, key=lambda pair: distances[pair][::-1])]
     if by_p is not by_q:
         warnings.warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "

@@ -7,8 +7,7 @@ import flambeau
 from . import constraints
 from .distribution import Distribution
 from .multivariate_normal import half_log_det, mahalanobis, times
-from .normal import standard_normal
-from .utils import expanded, lazy_property
+from .utils import _standard_normal, expanded, lazy_property
 
 __all__ = ["LowRankMultivariateNormal"]
 
@@ -116,8 +115,9 @@ class LowRankMultivariateNormal(Distribution):
     def rsample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)
         factor = self._unbroadcasted_cov_factor
-        common = standard_normal(expanded(shape[:-1], factor.shape[-1:]), self.loc)
-        own = standard_normal(shape, self.loc)
+        kind = self.loc.dtype, self.loc.device
+        common = _standard_normal(expanded(shape[:-1], factor.shape[-1:]), *kind)
+        own = _standard_normal(shape, *kind)
         return self.loc + times(factor, common) + self._unbroadcasted_cov_diag.sqrt() * own
 
     def log_prob(self, value):

@@ -6,8 +6,7 @@ import flambeau
 
 from . import constraints
 from .distribution import Distribution
-from .normal import standard_normal
-from .utils import expanded, lazy_property, one_of
+from .utils import _standard_normal, expanded, lazy_property, one_of
 
 __all__ = ["MultivariateNormal"]
 
@@ -136,7 +135,8 @@ class MultivariateNormal(ByCovariance):
         return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(shape)
 
     def rsample(self, sample_shape=()):
-        noise = standard_normal(self._extended_shape(sample_shape), self.loc)
+        noise = _standard_normal(self._extended_shape(sample_shape), self.loc.dtype,
+                                 self.loc.device)
         return self.loc + times(self._unbroadcasted_scale_tril, noise)
 
     def log_prob(self, value):

@@ -6,6 +6,7 @@ import flambeau
 
 from . import constraints
 from .exp_family import ExponentialFamily
+from .utils import _standard_normal
 
 __all__ = ["Normal"]
 
@@ -41,7 +42,8 @@ class Normal(ExponentialFamily):
             return flambeau.normal(self.loc.expand(shape), self.scale.expand(shape))
 
     def rsample(self, sample_shape=()):
-        return self.loc + standard_normal(self._extended_shape(sample_shape), self.loc) * self.scale
+        shape = self._extended_shape(sample_shape)
+        return self.loc + _standard_normal(shape, self.loc.dtype, self.loc.device) * self.scale
 
     def log_prob(self, value):
         z = (self._checked(value) - self.loc) / self.scale
@@ -63,8 +65,3 @@ class Normal(ExponentialFamily):
 
     def _log_normalizer(self, x, y):
         return -0.25 * x.pow(2) / y + 0.5 * (-math.pi / y).log()
-
-
-def standard_normal(shape, like):
-    """Standard normal samples of the dtype of another tensor."""
-    return flambeau.randn(shape, dtype=like.dtype, device=like.device)

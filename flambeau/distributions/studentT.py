@@ -7,8 +7,7 @@ import flambeau
 from . import constraints
 from .chi2 import Chi2
 from .distribution import Distribution
-from .normal import standard_normal
-from .utils import broadcast_all
+from .utils import _standard_normal, broadcast_all
 
 __all__ = ["StudentT"]
 
@@ -48,7 +47,7 @@ class StudentT(Distribution):
         return flambeau.where(self.df > 2, finite, wide)
 
     def rsample(self, sample_shape=()):
-        x = standard_normal(self._extended_shape(sample_shape), self.df)
+        x = _standard_normal(self._extended_shape(sample_shape), self.df.dtype, self.df.device)
         z = self._chi2.rsample(sample_shape)
         return self.loc + self.scale * (x * (z / self.df).rsqrt())
 

@@ -32,6 +32,14 @@ def sum_rightmost(value, dims):
     return value if dims == 0 else value.reshape(*value.shape[:-dims], -1).sum(-1)
 
 
+def _standard_normal(shape, dtype, device):
+    """Samples of a normal distribution around 0, of width 1."""
+    return flambeau.randn(shape, dtype=dtype, device=device)
+
+
+_sum_rightmost = sum_rightmost  # as other packages know it
+
+
 def clamp_probs(probs):
     """Probabilities kept off 0 and 1, where logarithms end."""
     eps = flambeau.finfo(probs.dtype).eps

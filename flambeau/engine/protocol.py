@@ -20,7 +20,8 @@ from .eager import engine
 from .interception import intercepted, lazily_traced, plainly, settle, tracers
 from .modes import gradient_watchers, modes
 from .node import Edge, Handle, named
-from .tensor import LEAF, Tensor, base_of, keep_room, offset_of
+from .storage import adopt
+from .tensor import LEAF, Tensor, base_of, keep_room, make, offset_of, room_of
 from .writing import changed
 
 
@@ -78,7 +79,12 @@ def _node_of(x: Tensor):
 
 
 def _data(x: Tensor) -> Tensor:
-    return x.detach() if lazily_traced() else inplace.detached(x)
+    if lazily_traced():
+        return x.detach()
+    if x.node is None or x.node is LEAF or x.sig.device is META:
+        return inplace.detached(x)
+    # Of a result: what is written there is no change that a way back is told of, as in PyTorch.
+    return make(x.sig, adopt(x.mem.address, room_of(x), x.mem), x.ptr)
 
 
 def _set_data(x: Tensor, value: Tensor) -> None:
@@ -100,6 +106,7 @@ def version_of(x: Tensor) -> int:
 
 
 PROPERTIES: dict[str, tuple[Any, Any]] = {
+    "_cdata":        (id, None),  # tells whether two names are of one tensor
     "shape":         (attrgetter("sig.shape"), None),
     "dtype":         (attrgetter("sig.dtype"), None),
     "device":        (attrgetter("sig.device"), None),

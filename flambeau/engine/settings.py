@@ -286,6 +286,38 @@ def _assert(condition, message):
         raise AssertionError(message)
 
 
+def _checks(kind: type[Exception]):
+    """A function that refuses what is not so."""
+    def check(cond, message=None) -> None:
+        if not cond:
+            raise kind("Expected cond to be True, but got False." if message is None else message())
+
+    return check
+
+
+_check, _check_index, _check_value = _checks(RuntimeError), _checks(IndexError), _checks(ValueError)
+_check_type, _check_not_implemented = _checks(TypeError), _checks(NotImplementedError)
+
+
+def _assert_async(cond, assert_msg: str = "Expected Tensor with single nonzero value, but got "
+                  "zero") -> None:
+    """Refuses a tensor of one element that is not true."""
+    if not cond:
+        raise RuntimeError(assert_msg)
+
+
+class SymInt:
+    """A size that is not known yet, in PyTorch. Sizes are numbers here, so none is one."""
+
+
+class SymFloat:
+    """A float that is made of such sizes."""
+
+
+class SymBool:
+    """A condition on such sizes."""
+
+
 def _shape_as_tensor(x: Tensor) -> Tensor:
     """The shape as a tensor of integers."""
     return convert.from_data(list(x.sig.shape), dt.int64)

@@ -84,6 +84,11 @@ def new_level(size: int) -> Level:
     return Level(size, len(_open.levels))
 
 
+def under_way() -> bool:
+    """Whether a function is being run for all examples at once."""
+    return bool(_open.levels)
+
+
 def apart(x: Any) -> Any:
     """The same tensor with examples of its own at every open level, so that they can differ."""
     return _apart(x, len(_open.levels))

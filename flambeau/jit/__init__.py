@@ -10,9 +10,11 @@ programs as well.
 
 from flambeau.jit.annotations import (
     Attribute,
+    Error,
     Final,
     Future,
     ScriptModule,
+    TracerWarning,
     annotate,
     export,
     fork,
@@ -45,9 +47,9 @@ from flambeau.jit.scripted import RecursiveScriptModule, script
 _script_if_tracing = script_if_tracing
 _overload = _overload_method = unused  # signatures that are declared beside a function
 
-__all__ = ["Attribute", "Final", "Future", "RecursiveScriptModule", "ScriptFunction",
-           "ScriptModule", "TopLevelTracedModule", "TracingCheckError", "annotate", "export",
-           "fork", "freeze", "ignore", "interface",
+__all__ = ["Attribute", "Error", "Final", "Future", "RecursiveScriptModule", "ScriptFunction",
+           "ScriptModule", "TopLevelTracedModule", "TracerWarning", "TracingCheckError", "annotate",
+           "export", "fork", "freeze", "ignore", "interface",
            "is_scripting", "is_tracing", "isinstance", "load", "onednn_fusion_enabled",
            "optimize_for_inference", "run_frozen_optimizations", "save", "script",
            "script_if_tracing", "script_method", "set_fusion_strategy", "trace", "trace_module",

@@ -8,8 +8,8 @@ from typing import Any, Dict, Final, List, NamedTuple, Optional, Tuple  # noqa: 
 from flambeau import nn
 from flambeau.export.record import recording
 
-__all__ = ["Attribute", "Dict", "Final", "Future", "List", "Optional", "ScriptModule", "Tuple",
-           "annotate", "export", "fork", "freeze",
+__all__ = ["Attribute", "Dict", "Error", "Final", "Future", "List", "Optional", "ScriptModule",
+           "TracerWarning", "Tuple", "annotate", "export", "fork", "freeze",
            "ignore", "interface", "is_scripting", "is_tracing", "isinstance",
            "onednn_fusion_enabled", "optimize_for_inference", "run_frozen_optimizations",
            "script_if_tracing", "script_method", "set_fusion_strategy", "unused", "wait"]
@@ -17,6 +17,18 @@ __all__ = ["Attribute", "Dict", "Final", "Future", "List", "Optional", "ScriptMo
 
 class ScriptModule(nn.Module):
     """A module; its methods are Python, as those of any other."""
+
+
+class Error(RuntimeError):
+    """What goes wrong while a program runs."""
+
+
+class TracerWarning(Warning):
+    """Of what a recorded program will not see; see also TracingCheckError."""
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """None comes from within the library."""
 
 
 class Attribute(NamedTuple):

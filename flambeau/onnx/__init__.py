@@ -3,12 +3,8 @@
 Needs the package onnx: pip install flambeau[onnx]
 """
 
+from flambeau.engine import lazy as _lazy
 from flambeau.export.record import recording
-from flambeau.onnx.build import UnsupportedOperatorError
-from flambeau.onnx.exporter import OperatorExportTypes, TrainingMode, export
-from flambeau.onnx.reader import ONNXModule, load
-from flambeau.onnx.reading import reads
-from flambeau.onnx.registry import lowers
 
 
 def is_in_onnx_export() -> bool:
@@ -18,3 +14,9 @@ def is_in_onnx_export() -> bool:
 
 __all__ = ["ONNXModule", "OperatorExportTypes", "TrainingMode", "UnsupportedOperatorError",
            "export", "is_in_onnx_export", "load", "lowers", "reads"]
+
+#: what needs the package onnx is imported when it is asked for
+__getattr__, __dir__ = _lazy.subpackages(__name__, __path__[0], {
+    "ONNXModule": "reader", "load": "reader", "OperatorExportTypes": "exporter",
+    "TrainingMode": "exporter", "export": "exporter", "UnsupportedOperatorError": "build",
+    "lowers": "registry", "reads": "reading"})

@@ -76,7 +76,7 @@ def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0)
     return action
 
 
-def always(_step):
+def _default_schedule_fn(_step):
     """The schedule of a block: record all of it."""
     return ProfilerAction.RECORD
 
@@ -105,7 +105,7 @@ class profile:
                  with_modules=False, experimental_config=None, execution_trace_observer=None,
                  acc_events=False, use_cuda=None, custom_trace_id_callback=None,
                  post_processing_timeout_s=None):
-        self.schedule = schedule or always
+        self.schedule = schedule or _default_schedule_fn
         self.on_trace_ready = on_trace_ready
         self.options = {"record_shapes": record_shapes, "with_stack": with_stack}
         self.activities = set(activities or supported_activities())

@@ -8,6 +8,7 @@ from .checkpoint import (
     skip_data,
 )
 from .locations import (
+    MAP_LOCATION,
     default_restore_location,
     location_tag,
     register_package,
@@ -26,7 +27,7 @@ from .options import (
 )
 
 __all__ = [
-    "DEFAULT_PROTOCOL", "LoadEndianness", "add_safe_globals", "clear_safe_globals",
+    "DEFAULT_PROTOCOL", "LoadEndianness", "MAP_LOCATION", "add_safe_globals", "clear_safe_globals",
     "default_restore_location", "get_crc32_options", "get_default_load_endianness",
     "get_default_mmap_options", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load",
     "location_tag", "register_package", "safe_globals", "save", "set_crc32_options",

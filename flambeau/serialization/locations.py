@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import bisect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import flambeau
+
+#: what `map_location` can be
+MAP_LOCATION: TypeAlias = (
+    Callable[[Any, str], Any] | flambeau.device | str | dict[str, str] | None)
 
 
 def _cpu(storage, location: str):

@@ -116,3 +116,17 @@ globals().update({name: _LegacyType(name, (), {
     "__doc__": f"Constructor of sparse tensors of {getattr(flambeau, name).dtype}."})
     for name in ("FloatTensor", "DoubleTensor", "HalfTensor", "BFloat16Tensor", "ByteTensor",
                  "CharTensor", "ShortTensor", "IntTensor", "LongTensor")})
+
+
+def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False):
+    """Where each row begins, of the sorted rows of elements."""
+    return flambeau.searchsorted(input.contiguous(), flambeau.arange(size + 1, dtype=input.dtype),
+                                 out_int32=out_int32)
+
+
+def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, *,
+                                     out_int32: bool = False, transpose: bool = False):
+    """Rows and columns of elements, of where rows begin and of the columns."""
+    rows = flambeau.repeat_interleave(crow_indices.diff())
+    both = [col_indices.to(rows.dtype), rows] if transpose else [rows, col_indices.to(rows.dtype)]
+    return flambeau.stack(both).to(flambeau.int32 if out_int32 else flambeau.int64)

@@ -218,30 +218,6 @@ def _softmax(name: str) -> Callable:
     return softmax
 
 
-def _put(input: Tensor, key: Any, values: Any, accumulate: bool = False) -> Tensor:
-    """An assignment, or an index_put_ where all indices are tensors."""
-    if isinstance(values, Tensor) and isinstance(key, list | tuple) and key and all(
-            isinstance(k, Tensor) for k in key):
-        return input.index_put_(tuple(key), values, accumulate)
-    input[key] = values
-    return input
-
-
-#: ops that have no public name, or another meaning under it
-APART: dict[str, Callable] = {
-    "_to_copy": lambda x, *, dtype=None, **rest: (
-        x.to(dtype) if dtype not in (None, x.dtype) else x.clone()),
-    "_local_scalar_dense": lambda x: x.item(),
-    "_softmax": lambda x, dim, half_to_float: flambeau.softmax(x, dim),
-    "_log_softmax": lambda x, dim, half_to_float: flambeau.log_softmax(x, dim),
-    "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)]
-             if isinstance(indices, list) else x[indices],
-    "index_put_": _put,
-    "slice": lambda x, dim=0, start=None, end=None, step=1: (
-        x[(slice(None),) * dim + (slice(start, end, step),)]),
-}
-aten._packets.update({_name: Known("aten", _name, _run) for _name, _run in APART.items()})
-
 #: public name -> the same in terms of others; NotImplemented where it is told of as it is
 DECOMPOSED: dict[str, Callable] = {
     "linear": _linear, "matmul": _matmul, "__rmatmul__": lambda x, y: _matmul(y, x),

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from flambeau.return_types import all_return_types
@@ -20,8 +21,9 @@ PyTree = Any
 class NodeDef(NamedTuple):
     """How a container is taken apart and put together."""
 
-    flatten: Any    # value -> (children, context)
-    unflatten: Any  # (children, context) -> value
+    flatten_fn: Any    # value -> (children, context)
+    unflatten_fn: Any  # (children, context) -> value
+    flatten_with_keys_fn: Any = None  # value -> ((key, child) pairs, context)
 
 
 def _of_mapping(make):
@@ -49,11 +51,15 @@ SUPPORTED_NODES.update(dict.fromkeys(all_return_types, NodeDef(
     lambda x: (list(x), type(x)), lambda children, kind: kind(children))))
 
 
-def register_pytree_node(cls, flatten_fn, unflatten_fn, **_serialization) -> None:
+def register_pytree_node(cls, flatten_fn, unflatten_fn, *, flatten_with_keys_fn=None,
+                         **_serialization) -> None:
     """Let instances of a class be taken apart too."""
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn)
+    SUPPORTED_NODES[cls] = NodeDef(flatten_fn, unflatten_fn, flatten_with_keys_fn)
+
+
+_register_pytree_node = register_pytree_node
 
 
 class TreeSpec:
@@ -81,7 +87,7 @@ class TreeSpec:
         kind = _kind(tree)
         if kind is not self.type:
             raise ValueError(f"Node type mismatch; expected {self.type}, but got {type(tree)}.")
-        children, context = SUPPORTED_NODES[kind].flatten(tree)
+        children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
         if len(children) != self.num_children or context != self.context:
             raise ValueError(f"Node mismatch; expected {self.num_children} children and "
                              f"{self.context!r}, but got {len(children)} and {context!r}.")
@@ -116,6 +122,11 @@ def _kind(tree):
     return namedtuple if isinstance(tree, tuple) and hasattr(kind, "_fields") else None
 
 
+def _get_node_type(tree) -> type:
+    """The type a tree would be taken apart as, a leaf or not."""
+    return _kind(tree) or type(tree)
+
+
 def tree_is_leaf(tree, is_leaf=None) -> bool:
     """Whether there is nothing to take apart."""
     return (is_leaf is not None and is_leaf(tree)) or _kind(tree) is None
@@ -135,7 +146,7 @@ def _flatten(tree, leaves: list, is_leaf) -> TreeSpec:
     if kind is None:
         leaves.append(tree)
         return _LEAF
-    children, context = SUPPORTED_NODES[kind].flatten(tree)
+    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
     return TreeSpec(kind, context, [_flatten(c, leaves, is_leaf) for c in children])
 
 
@@ -155,7 +166,7 @@ def _unflatten(leaves, spec: TreeSpec):
     if spec.is_leaf():
         return next(leaves)
     children = [_unflatten(leaves, child) for child in spec.children_specs]
-    return SUPPORTED_NODES[spec.type].unflatten(children, spec.context)
+    return SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
 
 
 def tree_iter(tree, is_leaf=None):
@@ -175,7 +186,7 @@ def _gather(tree, leaves: list, is_leaf) -> None:
     if kind is None:
         leaves.append(tree)
         return
-    for child in SUPPORTED_NODES[kind].flatten(tree)[0]:
+    for child in SUPPORTED_NODES[kind].flatten_fn(tree)[0]:
         _gather(child, leaves, is_leaf)
 
 
@@ -216,3 +227,100 @@ def tree_all_only(kinds, pred, tree, is_leaf=None) -> bool:
 
 def tree_any_only(kinds, pred, tree, is_leaf=None) -> bool:
     return any(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, kinds))
+
+
+# -- where leaves are ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    """A place in a list or a tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence):
+        return sequence[self.idx]
+
+
+@dataclass(frozen=True)
+class MappingKey:
+    """A key of a dictionary."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping):
+        return mapping[self.key]
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    """The name of an attribute."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, obj):
+        return getattr(obj, self.name)
+
+
+KeyEntry = Any
+KeyPath = tuple
+
+
+def _keyed_children(tree, kind) -> list[tuple]:
+    """The children of a container, each with its key."""
+    node = SUPPORTED_NODES[kind]
+    if node.flatten_with_keys_fn is not None:
+        return list(node.flatten_with_keys_fn(tree)[0])
+    children, _ = node.flatten_fn(tree)
+    if kind in (dict, OrderedDict, defaultdict):
+        keys: list = [MappingKey(key) for key in tree]
+    elif kind is namedtuple:
+        keys = [GetAttrKey(name) for name in tree._fields]
+    elif isinstance(tree, (list, tuple, deque)):
+        keys = [SequenceKey(i) for i in range(len(children))]
+    else:
+        raise ValueError(f"Did not find a flatten_with_keys_fn for type: {kind}. Please pass a "
+                         "flatten_with_keys_fn argument to register_pytree_node.")
+    return list(zip(keys, children, strict=True))
+
+
+def tree_leaves_with_path(tree, is_leaf=None) -> list[tuple[KeyPath, Any]]:
+    """Every leaf with the keys that lead to it."""
+    if tree_is_leaf(tree, is_leaf):
+        return [((), tree)]
+    return [((key, *path), leaf) for key, child in _keyed_children(tree, _kind(tree))
+            for path, leaf in tree_leaves_with_path(child, is_leaf)]
+
+
+def tree_flatten_with_path(tree, is_leaf=None) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
+    """(every leaf with the keys that lead to it, description)"""
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(func, tree, *rests, is_leaf=None) -> PyTree:
+    """A tree of what `func(keys, leaf, ...)` gives."""
+    found, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [spec.flatten_up_to(rest) for rest in rests]
+    return tree_unflatten([func(path, leaf, *more) for (path, leaf), *more
+                           in zip(found, *others, strict=True)], spec)
+
+
+def keystr(kp: KeyPath) -> str:
+    """Keys as they are written behind a variable."""
+    return "".join(map(str, kp))
+
+
+def key_get(obj, kp: KeyPath):
+    """What keys lead to."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj

@@ -1,6 +1,7 @@
 """Fully sharded data parallel: torch.distributed.fsdp."""
 
 from .fully_sharded import FullyShardedDataParallel
+from .in_place import FSDPModule
 from .options import (
     BackwardPrefetch,
     CPUOffload,
@@ -17,7 +18,8 @@ from .options import (
 )
 
 __all__ = [
-    "FullyShardedDataParallel", "ShardingStrategy", "StateDictType", "BackwardPrefetch",
+    "FSDPModule", "FullyShardedDataParallel", "ShardingStrategy", "StateDictType",
+    "BackwardPrefetch",
     "CPUOffload", "MixedPrecision", "StateDictConfig", "FullStateDictConfig",
     "LocalStateDictConfig", "ShardedStateDictConfig", "OptimStateDictConfig",
     "FullOptimStateDictConfig", "ShardedOptimStateDictConfig",

@@ -1,6 +1,6 @@
 """Transforms of random variables: a function, its inverse, and how it stretches space."""
 
-from .base import Transform
+from .base import Transform, _InverseTransform
 from .combined import (
     CatTransform,
     ComposeTransform,
@@ -17,6 +17,7 @@ from .scalar import (
     SigmoidTransform,
     SoftplusTransform,
     TanhTransform,
+    _clipped_sigmoid,
 )
 from .vector import (
     CorrCholeskyTransform,
@@ -47,5 +48,7 @@ __all__ = [
     "StackTransform",
     "StickBreakingTransform",
     "Transform",
+    "_InverseTransform",
+    "_clipped_sigmoid",
     "identity_transform",
 ]

@@ -21,6 +21,7 @@ class Transform:
         self._cache_size = cache_size
         self._cached_x_y = None, None
         self._inv = None
+        super().__init__()  # a transform of another package may be a module too
 
     def __getstate__(self):
         return {**self.__dict__, "_inv": None}

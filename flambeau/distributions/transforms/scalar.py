@@ -66,6 +66,11 @@ def inside_unit(p):
     return p.clamp(min=info.tiny, max=1.0 - info.eps)
 
 
+def _clipped_sigmoid(x):
+    """sigmoid, just inside (0, 1)."""
+    return inside_unit(x.sigmoid())
+
+
 class SigmoidTransform(Transform):
     """y = 1 / (1 + exp(-x))"""
 
@@ -75,7 +80,7 @@ class SigmoidTransform(Transform):
     sign = +1
 
     def _call(self, x):
-        return inside_unit(x.sigmoid())
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y):
         y = inside_unit(y)

@@ -34,43 +34,43 @@ class Hooked:
     """Registration of the hooks of one module."""
 
     _hooked = False  # whether a call has to look for hooks at all
-    _full_backward = None  # whether backward hooks are full, once there is one
+    _is_full_backward_hook = None  # whether backward hooks are full, once there is one
 
-    def _add_hook(self, table, hook, *marks, first=False):
+    def __add_hook(self, table, hook, *marks, first=False):
         self._hooked = True
         return getattr(self, table).add(hook, *(getattr(self, m) for m in marks), first=first)
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
         """Run `hook(module, args)` before forward; what it returns replaces the arguments."""
         marks = [PRE_WITH_KWARGS] if with_kwargs else []
-        return self._add_hook(FORWARD_PRE, hook, *marks, first=prepend)
+        return self.__add_hook(FORWARD_PRE, hook, *marks, first=prepend)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
         """Run `hook(module, args, output)` after forward; what it returns replaces the output."""
         marks = [WITH_KWARGS] * with_kwargs + [ALWAYS] * always_call
-        return self._add_hook(FORWARD, hook, *marks, first=prepend)
+        return self.__add_hook(FORWARD, hook, *marks, first=prepend)
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
         """Run `hook(module, grad_output)` before the module's backward."""
-        return self._add_hook(BACKWARD_PRE, hook, first=prepend)
+        return self.__add_hook(BACKWARD_PRE, hook, first=prepend)
 
     def register_full_backward_hook(self, hook, prepend=False):
         """Run `hook(module, grad_input, grad_output)` after the module's backward."""
-        self._choose_backward(full=True)
-        return self._add_hook(BACKWARD, hook, first=prepend)
+        self.__choose_backward(full=True)
+        return self.__add_hook(BACKWARD, hook, first=prepend)
 
     def register_backward_hook(self, hook):
         """Run `hook` at the last operation of forward only; prefer the full backward hook."""
-        self._choose_backward(full=False)
-        return self._add_hook(BACKWARD, hook)
+        self.__choose_backward(full=False)
+        return self.__add_hook(BACKWARD, hook)
 
-    def _choose_backward(self, full):
-        if self._full_backward not in (None, full):
+    def __choose_backward(self, full):
+        if self._is_full_backward_hook not in (None, full):
             raise RuntimeError(
                 "Cannot use both regular backward hooks and full backward hooks on a single "
                 "Module. Please use only one of them."
             )
-        self._full_backward = full
+        self._is_full_backward_hook = full
 
 
 def call_with_hooks(module, args, kwargs):
@@ -189,7 +189,7 @@ class BackwardWatch:
     def of(cls, module):
         pre_hooks = [*GLOBAL_HOOKS[BACKWARD_PRE].values(), *module._backward_pre_hooks.values()]
         hooks = [*GLOBAL_HOOKS[BACKWARD].values()] if EveryModule.full_backward is not False else []
-        if module._full_backward is not False:
+        if module._is_full_backward_hook is not False:
             hooks += module._backward_hooks.values()
         return cls(module, pre_hooks, hooks) if pre_hooks or hooks else None
 
@@ -276,7 +276,7 @@ def _checked(what, replacement, grads):
 def _attach_partial_backward_hooks(module, result):
     """Hooks of `register_backward_hook`: on the last operation that made the result."""
     hooks = [*GLOBAL_HOOKS[BACKWARD].values()] if EveryModule.full_backward is False else []
-    if module._full_backward is False:
+    if module._is_full_backward_hook is False:
         hooks += module._backward_hooks.values()
     if not hooks:
         return

@@ -1,5 +1,6 @@
 """Modules that take their input sizes from the first input they see."""
 
+from flambeau.nn.modules.state import own_state
 from flambeau.nn.parameter import is_lazy
 
 __all__ = ["LazyModuleMixin"]
@@ -35,7 +36,7 @@ class LazyModuleMixin:
         self, state_dict, prefix, local_metadata, strict, missing, unexpected, errors
     ):
         """A shape may also come from a saved state."""
-        for name, tensor in self._own_state().items():
+        for name, tensor in own_state(self).items():
             given = state_dict.get(prefix + name)
             if given is not None and is_lazy(tensor) and not is_lazy(given):
                 tensor.materialize(given.shape)
@@ -54,6 +55,6 @@ class LazyModuleMixin:
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         """What has no shape yet is saved as it is."""
-        for name, tensor in self._own_state().items():
+        for name, tensor in own_state(self).items():
             plain = keep_vars or is_lazy(tensor)
             destination[prefix + name] = tensor if plain else tensor.detach()

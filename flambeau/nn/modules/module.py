@@ -18,7 +18,14 @@ from flambeau.nn.modules.hooks import (
     register_module_full_backward_pre_hook,
 )
 from flambeau.nn.modules.state import STATE_TABLES, Stateful, _IncompatibleKeys
-from flambeau.nn.modules.tree import BUFFER, MODULE, PARAMETER, REGISTRATION_HOOKS, Tree
+from flambeau.nn.modules.tree import (
+    BUFFER,
+    MODULE,
+    PARAMETER,
+    REGISTRATION_HOOKS,
+    Tree,
+    registered,
+)
 from flambeau.nn.parameter import Parameter, is_lazy
 
 __all__ = [
@@ -140,10 +147,10 @@ class Module(Tree, Stateful, Hooked):
         if recurse:
             for child in self.children():
                 child._apply(fn)
-        for name, parameter in self._named(PARAMETER):
+        for name, parameter in registered(self, PARAMETER):
             if parameter is not None:
                 self.__dict__[name] = _convert(parameter, fn)
-        for name, buffer in self._named(BUFFER):
+        for name, buffer in registered(self, BUFFER):
             if is_lazy(buffer):
                 buffer.data = fn(buffer.data)
             elif buffer is not None:
@@ -181,24 +188,24 @@ class Module(Tree, Stateful, Hooked):
         """Convert every parameter and buffer, whatever its kind."""
         return self._apply(lambda t: t.type(dst_type))
 
-    def _float_to(self, dtype):
+    def __float_to(self, dtype):
         return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
 
     def float(self):
         """Convert floating-point tensors to float32."""
-        return self._float_to(flambeau.float32)
+        return self.__float_to(flambeau.float32)
 
     def double(self):
         """Convert floating-point tensors to float64."""
-        return self._float_to(flambeau.float64)
+        return self.__float_to(flambeau.float64)
 
     def half(self):
         """Convert floating-point tensors to float16."""
-        return self._float_to(flambeau.float16)
+        return self.__float_to(flambeau.float16)
 
     def bfloat16(self):
         """Convert floating-point tensors to bfloat16."""
-        return self._float_to(flambeau.bfloat16)
+        return self.__float_to(flambeau.bfloat16)
 
     def cpu(self):
         """Move to the CPU."""
@@ -224,7 +231,7 @@ class Module(Tree, Stateful, Hooked):
     def __repr__(self):
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({name}): {_addindent(repr(m), 2)}" for name, m in self._named(MODULE)]
+        children = [f"({name}): {_addindent(repr(m), 2)}" for name, m in registered(self, MODULE)]
         if len(lines) == 1 and not children:
             return f"{self._get_name()}({extra})"
         if not lines and not children:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import flambeau
 from flambeau import Tensor
-from flambeau.nn.modules.tree import MODULE, PARAMETER
+from flambeau.nn.modules.tree import MODULE, PARAMETER, registered
 from flambeau.nn.parameter import Parameter, is_lazy
 
 EXTRA_STATE = "_extra_state"
@@ -27,6 +27,20 @@ class _IncompatibleKeys(namedtuple("_Keys", "missing_keys unexpected_keys")):
         return super().__repr__() if any(self) else "<All keys matched successfully>"
 
     __str__ = __repr__
+
+
+def own_state(module):
+    """Parameters, then persistent buffers, that a module itself has, by name."""
+    parameters, buffers, own = {}, {}, module.__dict__
+    for name, kind in own["_registered"].items():
+        if kind == PARAMETER:
+            if (value := own[name]) is not None:
+                parameters[name] = value
+        elif kind != MODULE and own[name] is not None and (
+            name not in own["_non_persistent_buffers_set"]
+        ):
+            buffers[name] = own[name]
+    return parameters | buffers if buffers else parameters
 
 
 class Stateful:
@@ -52,16 +66,16 @@ class Stateful:
                 hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
         if MODULE in self._registered.values():
-            for name, child in self._named(MODULE):
+            for name, child in registered(self, MODULE):
                 if child is not None:
                     child.state_dict(
                         destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
                     )
         if self._state_dict_hooks:
-            destination = self._hooked_state(destination, prefix, metadata)
+            destination = self.__hooked_state(destination, prefix, metadata)
         return destination
 
-    def _hooked_state(self, destination, prefix, metadata):
+    def __hooked_state(self, destination, prefix, metadata):
         """The state after all hooks; one that is not of the public kind may replace it."""
         for hook in self._state_dict_hooks.values():
             replacement = hook(self, destination, prefix, metadata)
@@ -75,23 +89,10 @@ class Stateful:
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         """Save what this module owns itself."""
         if self._registered:
-            for name, tensor in self._own_state().items():
+            for name, tensor in own_state(self).items():
                 destination[prefix + name] = tensor if keep_vars else tensor.detach()
         if type(self).get_extra_state is not Stateful.get_extra_state:
             destination[prefix + EXTRA_STATE] = self.get_extra_state()
-
-    def _own_state(self):
-        """Parameters, then persistent buffers, by name."""
-        parameters, buffers, own = {}, {}, self.__dict__
-        for name, kind in own["_registered"].items():
-            if kind == PARAMETER:
-                if (value := own[name]) is not None:
-                    parameters[name] = value
-            elif kind != MODULE and own[name] is not None and (
-                name not in own["_non_persistent_buffers_set"]
-            ):
-                buffers[name] = own[name]
-        return parameters | buffers if buffers else parameters
 
     def get_extra_state(self):
         """Override, with `set_extra_state`, to save something that is not a tensor."""
@@ -125,7 +126,7 @@ class Stateful:
                 details = {**details, "assign_to_params_buffers": True}
             module._load_from_state_dict(local, prefix, details, True, missing, unexpected, errors)
             below = _by_child(local, len(prefix))
-            for name, child in module._named(MODULE):
+            for name, child in registered(module, MODULE):
                 if child is not None:
                     load(child, below.get(name, {}), f"{prefix}{name}.")
             outcome = _IncompatibleKeys(missing, unexpected)
@@ -161,10 +162,10 @@ class Stateful:
                 error_msgs,
             )
         assign = local_metadata.get("assign_to_params_buffers", False)
-        for name, tensor in self._own_state().items():
+        for name, tensor in own_state(self).items():
             if prefix + name in state_dict:
                 given = state_dict[prefix + name]
-                error = self._load_tensor(name, tensor, given, prefix + name, assign)
+                error = self.__load_tensor(name, tensor, given, prefix + name, assign)
                 error_msgs += [error] if error else []
             elif strict:
                 missing_keys.append(prefix + name)
@@ -177,20 +178,20 @@ class Stateful:
         elif strict and extra in state_dict:
             unexpected_keys.append(extra)
         if strict:
-            unexpected_keys += self._strangers(state_dict, prefix)
+            unexpected_keys += self.__strangers(state_dict, prefix)
 
-    def _strangers(self, keys, prefix):
+    def __strangers(self, keys, prefix):
         """Keys under the prefix that belong neither here nor to a child."""
-        own, registered, found = self._own_state(), self._registered, []
+        own, kinds, found = own_state(self), self._registered, []
         for key in keys:
             if key.startswith(prefix) and key != prefix + EXTRA_STATE:
                 name, dot, _ = key[len(prefix) :].partition(".")
-                known = registered.get(name) == MODULE if dot else name in own
+                known = kinds.get(name) == MODULE if dot else name in own
                 if not known:
                     found.append(key)
         return found
 
-    def _load_tensor(self, name, tensor, given, key, assign):
+    def __load_tensor(self, name, tensor, given, key, assign):
         """Copy one tensor, or say why not."""
         if not isinstance(given, Tensor):
             return (
@@ -210,7 +211,7 @@ class Stateful:
             )
         try:
             if assign:
-                self._own(name, tensor, given)
+                self.__own(name, tensor, given)
             elif not is_lazy(given):
                 with flambeau.no_grad():
                     tensor.copy_(given)
@@ -222,7 +223,7 @@ class Stateful:
             )
         return None
 
-    def _own(self, name, tensor, given):
+    def __own(self, name, tensor, given):
         """Let the module hold the given tensor itself."""
         if isinstance(tensor, Parameter):
             if not isinstance(given, Parameter):

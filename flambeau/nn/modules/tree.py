@@ -65,7 +65,16 @@ class Slots(MutableMapping):
         return {**other, **self}
 
     def copy(self):
-        return dict(self)
+        return {name: self.values_by_name[name] for name in self}
+
+    def keys(self):
+        return self.copy().keys()  # of a dictionary, as programs that go backwards expect
+
+    def values(self):
+        return self.copy().values()
+
+    def items(self):
+        return self.copy().items()
 
 
 def _view(kind):
@@ -78,6 +87,27 @@ def _view(kind):
         slots.update(values)
 
     return property(get, replace, doc=f"Every {kind} registered here, by name.")
+
+
+def _asking(module, name):
+    """What is registered is found by `__getattr__` where a class has one of its own."""
+    if name in object.__getattribute__(module, "__dict__").get("_registered", ()):
+        raise AttributeError(name)
+    return object.__getattribute__(module, name)
+
+
+def registered(module, kind):
+    """(name, value) of everything of a kind that a module itself has."""
+    own = module.__dict__
+    return [(name, own[name]) for name, what in own["_registered"].items() if what == kind]
+
+
+def _parameters_of(module):
+    return registered(module, PARAMETER)
+
+
+def _buffers_of(module):
+    return registered(module, BUFFER)
 
 
 class Tree:
@@ -96,41 +126,41 @@ class Tree:
         if type(value) not in _SCALARS or self.__dict__.get(name, self) is not value:
             module_changes[0] += 1  # not what is as it was, as after `train()` in every step
         if isinstance(value, (Tensor, Tree)) or name in self.__dict__.get("_registered", ()):
-            self._assign(name, value)
+            self.__assign(name, value)
         else:
             object.__setattr__(self, name, value)
 
-    def _assign(self, name, value):
+    def __assign(self, name, value):
         """Set what is registered, or is to be."""
         kind = self.__dict__.get("_registered", {}).get(name)
         if isinstance(value, Parameter):
-            self._vacate(name, PARAMETER)
+            self.__vacate(name, PARAMETER)
             self.register_parameter(name, value)
         elif kind == PARAMETER:
-            self._replace(name, value, kind, "torch.nn.Parameter or None")
+            self.__replace(name, value, kind, "torch.nn.Parameter or None")
         elif isinstance(value, Tree):
-            self._vacate(name, MODULE)
-            self._register(name, value, MODULE)
+            self.__vacate(name, MODULE)
+            self.__register(name, value, MODULE)
         elif kind == MODULE:
-            self._replace(name, value, kind, "torch.nn.Module or None", "child module")
+            self.__replace(name, value, kind, "torch.nn.Module or None", "child module")
         elif isinstance(value, Buffer):
-            self._vacate(name, BUFFER)
+            self.__vacate(name, BUFFER)
             self.register_buffer(name, value, value.persistent)
         elif kind == BUFFER:
-            self._replace(name, value, kind, "torch.nn.Buffer, torch.Tensor or None",
+            self.__replace(name, value, kind, "torch.nn.Buffer, torch.Tensor or None",
                           accepts=Tensor)
         else:
             object.__setattr__(self, name, value)
 
-    def _replace(self, name, value, kind, wanted, role=None, accepts=()):
+    def __replace(self, name, value, kind, wanted, role=None, accepts=()):
         if value is not None and not isinstance(value, accepts):
             raise TypeError(
                 f"cannot assign '{typename(value)}' as {role or kind} '{name}' "
                 f"({wanted} expected)"
             )
-        self._register(name, value, kind)
+        self.__register(name, value, kind)
 
-    def _vacate(self, name, kind):
+    def __vacate(self, name, kind):
         """Make room for something registered where something else may have been."""
         if "_registered" not in self.__dict__:
             plural = {PARAMETER: "parameters", BUFFER: "buffers", MODULE: "module"}[kind]
@@ -139,6 +169,11 @@ class Tree:
             self._registered.pop(name, None)
             self._non_persistent_buffers_set.discard(name)
             self.__dict__.pop(name, None)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__getattr__" in vars(cls) and "__getattribute__" not in vars(cls):
+            cls.__getattribute__ = _asking  # type: ignore[method-assign]
 
     def __getattr__(self, name):
         if name in self.__dict__.get("_registered", ()):  # asked for by this method's own name
@@ -158,13 +193,13 @@ class Tree:
 
     # -- registration ---------------------------------------------------------------------
 
-    def _register(self, name, value, kind):
+    def __register(self, name, value, kind):
         for hook in REGISTRATION_HOOKS[kind].values():
             replacement = hook(self, name, value)
             value = value if replacement is None else replacement
         Slots(self, kind)[name] = value
 
-    def _check_name(self, name, kind):
+    def __check_name(self, name, kind):
         if "_registered" not in self.__dict__:
             raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
         if not isinstance(name, str):
@@ -178,7 +213,7 @@ class Tree:
 
     def register_parameter(self, name, param):
         """Add a parameter; `None` reserves the name."""
-        self._check_name(name, PARAMETER)
+        self.__check_name(name, PARAMETER)
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
                 f"cannot assign '{typename(param)}' object to parameter '{name}' "
@@ -190,17 +225,17 @@ class Tree:
                 f"created explicitly. To express '{name}' as a function of another Tensor, "
                 "compute the value in the forward() method."
             )
-        self._register(name, param, PARAMETER)
+        self.__register(name, param, PARAMETER)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Add a tensor that is moved and, if persistent, saved with the module."""
-        self._check_name(name, BUFFER)
+        self.__check_name(name, BUFFER)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"cannot assign '{typename(tensor)}' object to buffer '{name}' "
                 "(torch.nn.Buffer, torch.Tensor or None required)"
             )
-        self._register(name, tensor, BUFFER)
+        self.__register(name, tensor, BUFFER)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -210,8 +245,8 @@ class Tree:
         """Add a child."""
         if module is not None and not isinstance(module, Tree):
             raise TypeError(f"{typename(module)} is not a Module subclass")
-        self._check_name(name, MODULE)
-        self._register(name, module, MODULE)
+        self.__check_name(name, MODULE)
+        self.__register(name, module, MODULE)
 
     register_module = add_module
 
@@ -244,13 +279,13 @@ class Tree:
 
     def get_parameter(self, target):
         """The parameter at a dotted path."""
-        return self._at(target, lambda _, value: isinstance(value, Parameter), "an nn.Parameter")
+        return self.__at(target, lambda _, value: isinstance(value, Parameter), "an nn.Parameter")
 
     def get_buffer(self, target):
         """The buffer at a dotted path."""
-        return self._at(target, lambda owner, _: owner == BUFFER, "a buffer")
+        return self.__at(target, lambda owner, _: owner == BUFFER, "a buffer")
 
-    def _at(self, target, accepts, wanted):
+    def __at(self, target, accepts, wanted):
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
         if not hasattr(owner, name):
@@ -262,18 +297,13 @@ class Tree:
 
     # -- traversal ------------------------------------------------------------------------
 
-    def _named(self, kind):
-        """(name, value) of everything of a kind registered here."""
-        own = self.__dict__
-        return [(name, own[name]) for name, what in own["_registered"].items() if what == kind]
-
     def named_modules(self, memo=None, prefix="", remove_duplicate=True):
         """Yield (path, module) for the module and all its descendants, parents first."""
         found = []
-        self._collect(found, set() if memo is None else memo, prefix, remove_duplicate)
+        self.__collect(found, set() if memo is None else memo, prefix, remove_duplicate)
         yield from found
 
-    def _collect(self, found, memo, prefix, remove_duplicate):
+    def __collect(self, found, memo, prefix, remove_duplicate):
         if self in memo:
             return
         if remove_duplicate:
@@ -283,33 +313,32 @@ class Tree:
         for name, kind in own["_registered"].items():
             if kind == MODULE and own[name] is not None:
                 path = f"{prefix}.{name}" if prefix else name
-                own[name]._collect(found, memo, path, remove_duplicate)
+                own[name].__collect(found, memo, path, remove_duplicate)
 
-    def _members(self, kind, prefix, recurse, remove_duplicate):
-        """Yield (path, value) of a kind, here and below."""
+    def _named_members(self, get_members_fn, prefix="", recurse=True, remove_duplicate=True):
+        """Yield (path, value) of what a function finds in modules, here and below."""
         found, seen = [(prefix, self)], set()
         if recurse:
             found = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
         for path, module in found:
-            own = module.__dict__
-            for name, what in own["_registered"].items():
-                if what == kind and own[name] is not None and own[name] not in seen:
+            for name, value in get_members_fn(module):
+                if value is not None and value not in seen:
                     if remove_duplicate:
-                        seen.add(own[name])
-                    yield (f"{path}.{name}" if path else name), own[name]
+                        seen.add(value)
+                    yield (f"{path}.{name}" if path else name), value
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
         """Yield (path, parameter), each parameter once."""
-        return self._members(PARAMETER, prefix, recurse, remove_duplicate)
+        return self._named_members(_parameters_of, prefix, recurse, remove_duplicate)
 
     def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
         """Yield (path, buffer), each buffer once."""
-        return self._members(BUFFER, prefix, recurse, remove_duplicate)
+        return self._named_members(_buffers_of, prefix, recurse, remove_duplicate)
 
     def named_children(self):
         """Yield (name, child), each child once."""
         seen = set()
-        for name, child in self._named(MODULE):
+        for name, child in registered(self, MODULE):
             if child is not None and child not in seen:
                 seen.add(child)
                 yield name, child

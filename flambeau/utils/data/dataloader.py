@@ -6,7 +6,8 @@ import multiprocessing
 import multiprocessing.context
 import os
 import warnings
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from . import resume
 from .collate import default_collate, default_convert
@@ -21,6 +22,24 @@ T_co = TypeVar("T_co", covariant=True)
 _BaseDataLoaderIter = BaseIter
 _SingleProcessDataLoaderIter = SingleProcessIter
 _MultiProcessingDataLoaderIter = MultiProcessIter
+
+_collate_fn_t: TypeAlias = Callable[[list], Any]
+_worker_init_fn_t: TypeAlias = Callable[[int], None]
+
+
+class _DatasetKind:
+    """Whether a data set is asked for its elements one by one, or gives them as they come."""
+
+    Map, Iterable = 0, 1
+
+    @staticmethod
+    def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
+        """Who fetches batches of a data set."""
+        return _FETCHERS[kind](auto_collation, collate_fn, drop_last, dataset)
+
+
+_FETCHERS = (MapFetcher, StreamFetcher)  # by kind
+
 
 FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
@@ -146,10 +165,13 @@ class DataLoader(Generic[T_co]):
     def _index_sampler(self):
         return self.batch_sampler if self._auto_collation else self.sampler
 
+    @property
+    def _dataset_kind(self):
+        return int(isinstance(self.dataset, IterableDataset))
+
     def _make_fetcher(self):
         """What turns a data set into a function from indices to a batch."""
-        streamed = isinstance(self.dataset, IterableDataset)
-        fetcher = StreamFetcher if streamed else MapFetcher
+        fetcher = _FETCHERS[self._dataset_kind]
         return functools.partial(fetcher, self._auto_collation, self.collate_fn, self.drop_last)
 
     def __iter__(self):

@@ -164,7 +164,10 @@ class FileWriter:
             self.flush()
 
     def add_summary(self, values, global_step=None, walltime=None):
-        """Append an event with values."""
+        """Append an event with values, or with a summary that somebody else has made of them."""
+        if not isinstance(values, list):
+            written = getattr(values, "SerializeToString", None)
+            values = [written() if written is not None else values]
         self.add_event(wire.message(5, *values), global_step, walltime)
 
     def add_graph(self, graph, walltime=None):

@@ -8,10 +8,10 @@ import weakref
 
 import numpy
 
-from flambeau.utils.tensorboard import embedding, pictures, summaries, wire
+from flambeau.utils.tensorboard import embedding, pictures, summary, wire
 from flambeau.utils.tensorboard.graph import graph_of
 from flambeau.utils.tensorboard.records import FileWriter
-from flambeau.utils.tensorboard.summaries import array_of
+from flambeau.utils.tensorboard.summary import array_of
 
 _writers: weakref.WeakSet = weakref.WeakSet()
 
@@ -60,7 +60,7 @@ class SummaryWriter:
     def add_scalar(self, tag, scalar_value, global_step=None, walltime=None, new_style=False,
                    double_precision=False):
         """One number of a curve."""
-        value = summaries.scalar(tag, scalar_value, new_style, double_precision)
+        value = summary.scalar(tag, scalar_value, new_style, double_precision)
         self._add(value, global_step, walltime)
 
     def add_scalars(self, main_tag, tag_scalar_dict, global_step=None, walltime=None):
@@ -70,58 +70,58 @@ class SummaryWriter:
             folder = os.path.join(self.log_dir, f"{main_tag.replace('/', '_')}_{tag}")
             if folder not in self.all_writers:
                 self.all_writers[folder] = FileWriter(folder, **self.options)
-            self.all_writers[folder].add_summary([summaries.scalar(main_tag, value)], global_step,
+            self.all_writers[folder].add_summary([summary.scalar(main_tag, value)], global_step,
                                                  walltime)
 
     def add_tensor(self, tag, tensor, global_step=None, walltime=None):
         """A whole tensor, as floats."""
         array = array_of(tensor)
-        content = summaries._tensor(summaries.FLOAT, array.shape,
+        content = summary._tensor(summary.FLOAT, array.shape,
                                     wire.singles(5, array.reshape(-1).tolist()))
-        self._add(summaries._value(tag, content), global_step, walltime)
+        self._add(summary._value(tag, content), global_step, walltime)
 
     def add_histogram(self, tag, values, global_step=None, bins="tensorflow", walltime=None,
                       max_bins=None):
         """How values are spread."""
-        self._add(summaries.histogram(tag, values, bins, max_bins), global_step, walltime)
+        self._add(summary.histogram(tag, values, bins, max_bins), global_step, walltime)
 
     def add_histogram_raw(self, tag, min, max, num, sum, sum_squares, bucket_limits,
                           bucket_counts, global_step=None, walltime=None):
         """A histogram that has been counted already."""
         if len(bucket_limits) != len(bucket_counts):
             raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
-        self._add(summaries.raw_histogram(tag, min, max, num, sum, sum_squares, bucket_limits,
+        self._add(summary.raw_histogram(tag, min, max, num, sum, sum_squares, bucket_limits,
                                           bucket_counts), global_step, walltime)
 
     def add_hparams(self, hparam_dict, metric_dict, hparam_domain_discrete=None, run_name=None,
                     global_step=None):
         """What was tried and what came of it, as a run of its own."""
-        values = summaries.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
+        values = summary.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
         folder = os.path.join(self.log_dir, run_name or str(time.time()))
         writer = FileWriter(folder, **self.options)
         for value in values:
             writer.add_summary([value])
         for tag, number in metric_dict.items():
-            writer.add_summary([summaries.scalar(tag, number)], global_step)
+            writer.add_summary([summary.scalar(tag, number)], global_step)
         writer.close()
 
     def add_pr_curve(self, tag, labels, predictions, global_step=None, num_thresholds=127,
                      weights=None, walltime=None):
         """Precision against recall."""
-        value = summaries.pr_curve(tag, labels, predictions, num_thresholds, weights)
+        value = summary.pr_curve(tag, labels, predictions, num_thresholds, weights)
         self._add(value, global_step, walltime)
 
     def add_pr_curve_raw(self, tag, true_positive_counts, false_positive_counts,
                          true_negative_counts, false_negative_counts, precision, recall,
                          global_step=None, num_thresholds=127, weights=None, walltime=None):
         """Precision against recall, counted already."""
-        self._add(summaries.pr_curve_raw(
+        self._add(summary.pr_curve_raw(
             tag, true_positive_counts, false_positive_counts, true_negative_counts,
             false_negative_counts, precision, recall, num_thresholds), global_step, walltime)
 
     def add_custom_scalars(self, layout):
         """Which scalars are drawn together."""
-        self._add(summaries.custom_scalars(layout), None, None)
+        self._add(summary.custom_scalars(layout), None, None)
 
     def add_custom_scalars_multilinechart(self, tags, category="default", title="untitled"):
         """Several scalars in one chart."""
@@ -136,7 +136,7 @@ class SummaryWriter:
     def add_image(self, tag, img_tensor, global_step=None, walltime=None, dataformats="CHW"):
         """A picture, of floats between 0 and 1 or of uint8."""
         pixels = pictures.as_bytes(pictures.in_order(array_of(img_tensor), dataformats))
-        self._add(summaries.image(tag, pixels), global_step, walltime)
+        self._add(summary.image(tag, pixels), global_step, walltime)
 
     def add_images(self, tag, img_tensor, global_step=None, walltime=None, dataformats="NCHW"):
         """A batch of pictures, as a grid."""
@@ -147,7 +147,7 @@ class SummaryWriter:
         """A picture with boxes (left, top, right, bottom) drawn in."""
         pixels = pictures.as_bytes(pictures.in_order(array_of(img_tensor), dataformats))
         pixels = pictures.with_boxes(pixels, array_of(box_tensor).reshape(-1, 4))
-        self._add(summaries.image(tag, pictures.rescaled(pixels, rescale)), global_step, walltime)
+        self._add(summary.image(tag, pictures.rescaled(pixels, rescale)), global_step, walltime)
 
     def add_figure(self, tag, figure, global_step=None, close=True, walltime=None):
         """A matplotlib figure, or several."""
@@ -160,11 +160,11 @@ class SummaryWriter:
 
     def add_audio(self, tag, snd_tensor, global_step=None, sample_rate=44100, walltime=None):
         """Sound between -1 and 1."""
-        self._add(summaries.audio(tag, snd_tensor, sample_rate), global_step, walltime)
+        self._add(summary.audio(tag, snd_tensor, sample_rate), global_step, walltime)
 
     def add_text(self, tag, text_string, global_step=None, walltime=None):
         """Markdown."""
-        self._add(summaries.text(tag, text_string), global_step, walltime)
+        self._add(summary.text(tag, text_string), global_step, walltime)
 
     # -- models and embeddings -----------------------------------------------------------------
 

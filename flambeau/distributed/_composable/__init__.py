@@ -1,0 +1,1 @@
+"""Modules that are shared out among processes in place."""

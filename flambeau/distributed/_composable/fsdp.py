@@ -1,0 +1,5 @@
+"""Modules that are shared out in place, where they were at first."""
+
+from flambeau.distributed.fsdp.in_place import FSDPModule
+
+__all__ = ["FSDPModule"]
