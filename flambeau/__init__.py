@@ -18,6 +18,17 @@ from .core.formats import layout, memory_format
 from .engine import lazy as _lazy
 from .engine import legacy as _legacy
 from .engine import lists as _lists
+from .engine.checks import (
+    _check,
+    _check_index,
+    _check_is_size,
+    _check_not_implemented,
+    _check_tensor_all,
+    _check_tensor_all_with,
+    _check_type,
+    _check_value,
+    _check_with,
+)
 from .engine.coo import sparse_coo_tensor
 from .engine.create import (
     empty,
@@ -64,11 +75,6 @@ from .engine.settings import (
     SymInt,
     _assert,
     _assert_async,
-    _check,
-    _check_index,
-    _check_not_implemented,
-    _check_type,
-    _check_value,
     _shape_as_tensor,
     are_deterministic_algorithms_enabled,
     broadcast_shapes,
@@ -133,7 +139,7 @@ _names.update(_legacy.legacy_types)
 _names.update(_legacy_storages)
 _names.update(_assemble.autocast.functions)
 _names.update(_assemble.scaling.functions)
-_names.update({each.name: each for each in (*_dtype.ALL, *_formats.MEMORY_FORMATS,
+_names.update({each.name: each for each in (*_dtype.STORED, *_formats.MEMORY_FORMATS,
                                             *_formats.LAYOUTS)})
 _names.update(_dtype.ALIASES)
 _names.update({name: getattr(Tensor, name) for name in (
@@ -150,6 +156,8 @@ _elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vm
               "PyTorchFileReader": "serialization.file_reader",
               "_convert_indices_from_coo_to_csr": "sparse",
               "_convert_indices_from_csr_to_coo": "sparse",
+              "Event": "_streams", "Stream": "_streams", "TensorType": "jit.annotations",
+              "_sample_dirichlet": "distributions.dirichlet",
               "get_device_module": "accelerator"}
 __all__ = sorted(name for name, value in {**_names, **_elsewhere}.items() if not (
     name.startswith("_") or isinstance(value, type(_lazy))))
