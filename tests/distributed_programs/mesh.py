@@ -2,7 +2,10 @@
 
 import flambeau as torch
 import flambeau.distributed as dist
+from flambeau.distributed import _functional_collectives as funcol
 from flambeau.distributed.device_mesh import init_device_mesh
+from flambeau.distributed.tensor import Replicate, Shard
+from flambeau.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 dist.init_process_group("mpi")
 rank = dist.get_rank()
@@ -28,5 +31,24 @@ except RuntimeError as error:
     assert "mesh_dim" in str(error)
 else:
     raise AssertionError("a grid has no one group")
+
+# collectives that give their result
+rows = torch.arange(8.0).view(4, 2) + 10 * rank
+gathered = funcol.all_gather_tensor(rows, 1, (mesh, 1))
+assert gathered.shape == (4, 4) and gathered[0, 0] == 10 * (rank // 2 * 2)
+assert funcol.wait_tensor(funcol.all_reduce(rows, "max", line))[0, 0] == 30
+part = funcol.reduce_scatter_tensor(rows, "sum", 0, line)
+assert part.tolist() == [[60 + 8 * rank, 64 + 8 * rank]], part
+rows.requires_grad_()
+swapped = funcol.all_to_all_single_autograd(rows, None, None, line)
+assert swapped[:, 0].tolist() == [10 * other + 2 * rank for other in range(4)]
+(swapped * (rank + 1)).sum().backward()
+assert rows.grad[:, 0].tolist() == [1, 2, 3, 4]
+
+# which part each has
+shape, offset = compute_local_shape_and_global_offset((5, 6), mesh, [Shard(0), Shard(1)])
+assert shape == (3 - rank // 2, 3) and offset == (rank // 2 * 3, rank % 2 * 3)
+shape, offset = compute_local_shape_and_global_offset((5, 6), mesh, [Replicate(), Shard(0)])
+assert shape == (3 - rank % 2, 6) and offset == (rank % 2 * 3, 0)
 print("agrees", flush=True)
 dist.destroy_process_group()
