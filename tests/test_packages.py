@@ -286,3 +286,34 @@ def test_onnx_is_asked_without_the_package_onnx():
             "torch.onnx.register_custom_op_symbolic('a::b', parse_args('v')(lambda g, x: x), 11)\n")
     subprocess.run([sys.executable, "-c", code], check=True,
                    env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+# -- experts -------------------------------------------------------------------------------------
+
+
+def test_products_in_groups():
+    torch.manual_seed(0)
+    rows, experts = torch.randn(8, 5).requires_grad_(), torch.randn(3, 5, 4).requires_grad_()
+    ends = torch.tensor([3, 3, 7], dtype=torch.int32)  # the second has none, the last row no one
+    out = nn.functional.grouped_mm(rows, experts, offs=ends)
+    expected = torch.cat([rows[:3] @ experts[0], rows[3:7] @ experts[2], torch.zeros(1, 4)])
+    assert torch.equal(out, expected)
+    slopes = torch.autograd.grad(out.pow(2).sum(), (rows, experts))
+    wanted = torch.autograd.grad(expected.pow(2).sum(), (rows, experts))
+    assert all(torch.allclose(a, b) for a, b in zip(slopes, wanted, strict=True))
+
+    ends = torch.tensor([3, 5, 8], dtype=torch.int32)
+    inner = nn.functional.grouped_mm(rows.T, out.detach(), offs=ends)
+    assert torch.equal(inner[1], rows.T[:, 3:5] @ out[3:5]) and inner.shape == (3, 5, 4)
+    columns = nn.functional.grouped_mm(experts.mT, rows.T, offs=ends)
+    assert torch.equal(columns[:, 5:], experts[2].T @ rows.T[:, 5:])
+    assert torch.equal(nn.functional.grouped_mm(experts.mT, experts), experts.mT @ experts)
+
+    with pytest.raises(RuntimeError, match="Have to provide offsets"):
+        nn.functional.grouped_mm(rows, experts)
+    with pytest.raises(RuntimeError, match="Offsets have to be int32"):
+        nn.functional.grouped_mm(rows, experts, offs=ends.long())
+    with pytest.raises(RuntimeError, match="batch sizes have to match"):
+        nn.functional.grouped_mm(rows, experts, offs=ends[:2])
+    with pytest.raises(RuntimeError, match="contraction dimension"):
+        nn.functional.grouped_mm(rows[:, 1:], experts, offs=ends)
