@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 
+import flambeau
 from flambeau import Generator, Tensor, _function_mode, set_grad_enabled
 from flambeau.assemble import subclass as _protocol
 from flambeau.library.keys import DispatchKey, DispatchKeySet
@@ -98,4 +99,4 @@ def _log_api_usage_once(event: str) -> None:
 
 def _are_functorch_transforms_active() -> bool:
     """Whether values stand for many, as under vmap, so that nothing can be asked of them."""
-    return importlib.import_module("flambeau.func.batched").under_way()
+    return flambeau.func.batched.under_way()

@@ -6,7 +6,6 @@ from typing import Any
 
 from flambeau import Tensor
 from flambeau.assemble import protocol
-from flambeau.core import printing
 
 __all__ = ["PRINT_OPTS"]
 
@@ -23,7 +22,7 @@ PRINT_OPTS = _Options()
 
 def _tensor_str(self: Tensor, indent: int) -> str:
     """The numbers of a tensor, in brackets."""
-    return printing.format_values(self.detach().numpy(), protocol.Printing.options, indent)
+    return protocol.printing.format_values(self.detach().numpy(), protocol.Printing.options, indent)
 
 
 def _str(self: Tensor, *, tensor_contents: Any = None) -> str:

@@ -76,7 +76,7 @@ class Future(Generic[T]):
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
         """The result of callback(self), later."""
-        following = Future()
+        following: Future = Future()
 
         def go_on(finished: Future) -> None:
             try:
@@ -93,7 +93,8 @@ class Future(Generic[T]):
 def collect_all(futures: Iterable[Future]) -> Future:
     """A future of all these futures, when all of them are done."""
     members = list(futures)
-    whole, left, lock = Future(), [len(members)], threading.Lock()
+    whole: Future = Future()
+    left, lock = [len(members)], threading.Lock()
 
     def one_more(_: Future) -> None:
         with lock:

@@ -4,7 +4,8 @@ Needs the extra `flambeau[distributed]`: mpi4py and an MPI runtime, both wheels.
 started by `flambeau launch`, torchrun's variables, multiprocessing or mpiexec.
 """
 
-from ..engine import lazy as _lazy
+from flambeau import _lazy
+
 from .collectives import (
     all_gather,
     all_gather_coalesced,

@@ -28,6 +28,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
                       "sourceTensor.detach().clone() or "
                       "sourceTensor.detach().clone().requires_grad_(True), rather than "
                       "torch.tensor(sourceTensor).", UserWarning, stacklevel=2)
+        if type(data) is not Tensor:
+            data = data.as_subclass(Tensor)  # what is made is a plain tensor, whatever it is of
     kind = None if dtype is None else as_dtype("tensor", dtype)
     if not (requires_grad or pin_memory or modes.inference) and is_here(device):
         x = _simple(data, kind)

@@ -79,6 +79,13 @@ def _here(self: Tensor, args: tuple, kwargs: dict) -> Tensor | None:
     return engine.cast(self, kind) if kind.__class__ is dt.dtype else None
 
 
+def in_order(x: Tensor, form) -> Tensor:
+    """The elements in a format's order; subclasses are asked, and stay what they are."""
+    if type(x) is Tensor:
+        return engine.contiguous(x, form)
+    return x.contiguous(memory_format=form)
+
+
 def moved(x: Tensor, kind: dt.dtype, where=None, copy: bool = False, form=None) -> Tensor:
     out = x
     if where is not None and resolve(where) is not x.sig.device:
@@ -86,7 +93,7 @@ def moved(x: Tensor, kind: dt.dtype, where=None, copy: bool = False, form=None) 
     if kind is not out.sig.dtype:
         out = engine.cast(out, kind)
     if form is not None and form is not fm.preserve_format:
-        out = engine.contiguous(out, form)
+        out = in_order(out, form)
     if copy and out is x:
         out = engine.clone(x)
     return out
@@ -156,7 +163,7 @@ def clone(self, *, memory_format=fm.preserve_format):
         return engine.clone(self)
     if fm.lies_in(self.sig.shape, self.sig.strides, memory_format):
         return engine.clone(self)
-    return engine.contiguous(self, memory_format)
+    return in_order(self, memory_format)
 
 
 def is_contiguous(self, memory_format=fm.contiguous_format) -> bool:

@@ -17,7 +17,7 @@ from . import backward as bw
 from . import convert, copying, inplace
 from .caller import warn_caller
 from .eager import engine
-from .interception import intercepted, lazily_traced, plainly, settle, tracers
+from .interception import PLAIN, intercepted, lazily_traced, plainly, settle, tracers
 from .modes import gradient_watchers, modes
 from .node import Edge, Handle, named
 from .storage import adopt
@@ -79,7 +79,7 @@ def _node_of(x: Tensor):
 
 
 def _data(x: Tensor) -> Tensor:
-    if lazily_traced():
+    if lazily_traced() or type(x) not in PLAIN:
         return x.detach()
     if x.node is None or x.node is LEAF or x.sig.device is META:
         return inplace.detached(x)

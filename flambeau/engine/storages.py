@@ -171,7 +171,7 @@ class TypedStorage:
 
     __module__ = "torch"
 
-    def __init__(self, *args, wrap_storage=None, dtype=None, device=None):
+    def __init__(self, *args, wrap_storage=None, dtype=None, device=None, _internal=False):
         kind = dtype or getattr(type(self), "dtype", None) or dt.default_float()
         if wrap_storage is None:
             values = args[0] if args else 0
@@ -194,6 +194,10 @@ class TypedStorage:
 
     def element_size(self) -> int:
         return self.dtype.itemsize
+
+    @property
+    def _untyped_storage(self) -> UntypedStorage:
+        return self._storage
 
     def data_ptr(self) -> int:
         return self._storage.data_ptr()

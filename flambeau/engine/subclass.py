@@ -35,7 +35,11 @@ asking = Asking()
 
 def disabled_torch_function(func, types, args=(), kwargs=None):
     """As a class's __torch_function__: the class takes no part, and results are plain tensors."""
-    return func(*args, **(kwargs or {}))
+    before, asking.on = asking.on, False
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        asking.on = before
 
 
 def takes_part(cls: type) -> bool:

@@ -39,12 +39,12 @@ class PyTorchFileReader:
         return self._reader.find(name).size
 
     def get_storage_from_record(self, name: str, numel: int, dtype: Any) -> flambeau.Tensor:
-        """A record as a tensor of one dimension; of bytes, where `dtype` is a kind of storage."""
+        """A tensor of no elements over a record; `dtype` may be a kind of storage."""
         kind = dtype if isinstance(dtype, flambeau.dtype) else flambeau.uint8
         storage = flambeau.UntypedStorage(numel * kind.itemsize)
         memory = flambeau.empty(0, dtype=flambeau.uint8).set_(storage)
-        self._reader.read_into(name, memoryview(memory.numpy()))
-        return flambeau.empty(0, dtype=kind).set_(storage)
+        self._reader.read_into(name, memoryview(memory.numpy()))  # type: ignore[arg-type]
+        return flambeau.empty(0, dtype=kind).set_(storage, 0, (0,))
 
     def serialization_id(self) -> str:
         """What the writer of a file calls it."""

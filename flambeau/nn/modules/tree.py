@@ -173,7 +173,7 @@ class Tree:
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if "__getattr__" in vars(cls) and "__getattribute__" not in vars(cls):
-            cls.__getattribute__ = _asking  # type: ignore[method-assign]
+            cls.__getattribute__ = _asking
 
     def __getattr__(self, name):
         if name in self.__dict__.get("_registered", ()):  # asked for by this method's own name

@@ -13,7 +13,7 @@ from . import resume
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .epoch import BaseIter, MultiProcessIter, SingleProcessIter
-from .fetch import MapFetcher, StreamFetcher
+from .fetch import FETCHERS
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 T_co = TypeVar("T_co", covariant=True)
@@ -35,10 +35,7 @@ class _DatasetKind:
     @staticmethod
     def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
         """Who fetches batches of a data set."""
-        return _FETCHERS[kind](auto_collation, collate_fn, drop_last, dataset)
-
-
-_FETCHERS = (MapFetcher, StreamFetcher)  # by kind
+        return FETCHERS[kind](auto_collation, collate_fn, drop_last, dataset)
 
 
 FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
@@ -171,7 +168,7 @@ class DataLoader(Generic[T_co]):
 
     def _make_fetcher(self):
         """What turns a data set into a function from indices to a batch."""
-        fetcher = _FETCHERS[self._dataset_kind]
+        fetcher = FETCHERS[self._dataset_kind]
         return functools.partial(fetcher, self._auto_collation, self.collate_fn, self.drop_last)
 
     def __iter__(self):

@@ -9,9 +9,9 @@ import weakref
 from . import streams
 from . import worker as work
 from .crew import Crew
-from .dataset import IterableDataset
 from .resume import Progress
 from .sampler import draw_seed
+from .stranger import received
 
 END = object()
 
@@ -20,8 +20,8 @@ class BaseIter:
     """One epoch. The seed of its workers is drawn even without any: streams stay the same."""
 
     def __init__(self, loader):
-        self._loader = loader
-        self._streamed = isinstance(loader.dataset, IterableDataset)
+        self._loader = loader = received(loader)
+        self._streamed = bool(loader._dataset_kind)
         self._begin(loader)
 
     def _begin(self, loader):
@@ -72,6 +72,7 @@ class BaseIter:
 class SingleProcessIter(BaseIter):
     def __init__(self, loader):
         super().__init__(loader)
+        loader = self._loader
         self._fetch = loader._make_fetcher()(loader.dataset)
         if self._resumed:
             self._skip()
@@ -116,6 +117,7 @@ class MultiProcessIter(BaseIter):
 
     def __init__(self, loader):
         super().__init__(loader)
+        loader = self._loader
         context = loader.multiprocessing_context or _usual_context()
         self._crew = Crew(loader, context, self._base_seed, loader._make_fetcher())
         # Kept alive by the finalizer, so in a cycle of garbage, too, and at exit, the crew is whole

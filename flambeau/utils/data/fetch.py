@@ -80,3 +80,6 @@ class StreamFetcher:
             raise StopIteration
         with in_shared_memory():
             return self.collate(batch)
+
+
+FETCHERS = (MapFetcher, StreamFetcher)  # by the kind of the data set
