@@ -80,10 +80,12 @@ class FullyShardedDataParallel(Module):
         return self._fsdp_wrapped_module
 
     def __getattr__(self, name):
-        inner = self.__dict__.get(INNER)
-        if inner is None or name == INNER:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(inner, name)
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == INNER:
+                raise
+            return getattr(self._fsdp_wrapped_module, name)
 
     # -- computing --------------------------------------------------------------------------------
 
