@@ -1,6 +1,7 @@
 """Object code into the process: by our own loader where it can, by LLVM's linker where not."""
 
 import ctypes
+import itertools
 import os
 import platform
 import subprocess
@@ -11,9 +12,10 @@ import pytest
 import flambeau as torch
 from flambeau.devices.cpu.bridge import jit
 from flambeau.devices.cpu.elf import Loader, Unfit, sections_of
+from flambeau.devices.cpu.relocations import MACHINES
 
 ours = pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64") or sys.platform != "linux",
+    platform.machine() not in MACHINES or sys.platform != "linux",
     reason="objects of another form")
 
 _IR = """
@@ -73,8 +75,95 @@ def test_code_is_not_written_once_it_runs():
 def test_objects_of_another_form():
     for code in (b"", b"MZ" + bytes(200), b"\x7fELF\x02\x02\x01" + bytes(200),
                  b"\x7fELF\x02\x01\x01" + bytes(200), bytes(64)):
-        with pytest.raises(Unfit):
-            sections_of(code)
+        for machine in MACHINES.values():
+            with pytest.raises(Unfit):
+                sections_of(code, machine)
+
+
+# -- code of AArch64, which is followed here and not run ------------------------------------------
+
+_ARM = """
+@far = external global i64
+@own = global [3 x i64] [i64 5, i64 7, i64 9]
+@self = global ptr @steps
+declare i64 @away(i64)
+define i64 @near(i64 %x) noinline {
+  %y = add i64 %x, 1
+  ret i64 %y
+}
+define i64 @steps(i64 %x) {
+  %a = call i64 @near(i64 %x)
+  %b = call i64 @away(i64 %a)
+  %c = load i64, ptr @far
+  %at = getelementptr i64, ptr @own, i64 2
+  %d = load i64, ptr %at
+  %e = add i64 %b, %c
+  %f = add i64 %d, %e
+  %g = load i64, ptr @third
+  %h = add i64 %f, %g
+  ret i64 %h
+}
+@third = dso_local constant i64 3
+"""
+
+
+def of_aarch64(text: str) -> bytes:
+    """The object code of a module."""
+    llvm = jit().llvm
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("aarch64-unknown-linux-gnu").create_target_machine(
+        opt=2, codemodel="jitdefault", jit=True)
+    module = llvm.parse_assembly(text)
+    module.triple = target.triple
+    return target.emit_object(module)
+
+
+def word(address: int) -> int:
+    return ctypes.c_uint32.from_address(address).value
+
+
+def long(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
+
+
+def signed(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> bits - 1 else value
+
+
+def followed(at: int) -> tuple[list[int], list[int]]:
+    """Where instructions up to a return call to, and what addresses they make or look up."""
+    calls, made, pages, found = list[int](), dict[int, int](), dict[int, int](), list[int]()
+    for place in itertools.count(at, 4):
+        told = word(place)
+        to, source = told & 31, told >> 5 & 31
+        if told == 0xd65f03c0:
+            return calls, found + list(made.values())
+        if told >> 26 == 0b100101:
+            called = place + 4 * signed(told & 0x3ffffff, 26)
+            # Far away it goes through an entry: ldr x16, 8 bytes on; br x16.
+            calls.append(long(called + 8) if word(called) == 0x58000050 else called)
+        elif told >> 23 in (0b110100101, 0b111100101):      # movz, movk
+            shift = 16 * (told >> 21 & 3)
+            before = made.get(to, 0) if told >> 23 == 0b111100101 else 0
+            made[to] = (before & ~(0xffff << shift)) | (told >> 5 & 0xffff) << shift
+        elif told >> 31 and told >> 24 & 31 == 0b10000:     # adrp
+            number = signed((told >> 5 & 0x7ffff) << 2 | told >> 29 & 3, 21)
+            pages[to] = (place & ~0xfff) + (number << 12)
+        elif told >> 22 == 0b1111100101 and source in pages:
+            found.append(long(pages.pop(source) + 8 * (told >> 10 & 0xfff)))
+    raise AssertionError
+
+
+@pytest.mark.skipif(not hasattr(ctypes.pythonapi, "mprotect"), reason="pages of POSIX")
+def test_code_of_another_processor_knows_its_addresses(monkeypatch):
+    monkeypatch.setattr("flambeau.devices.cpu.elf.forgetting", lambda _: lambda *_: None)
+    outside = {"far": 0x7fff_1234_5678, "away": 0x5555_0000_4444}
+    found = Loader(outside.get, MACHINES["aarch64"]).load(of_aarch64(_ARM))
+    calls, seen = followed(found["steps"])
+    assert calls == [found["near"], outside["away"]]
+    assert set(seen) == {outside["far"], found["own"], found["third"]}
+    assert long(found["self"]) == found["steps"]
 
 
 @ours
@@ -133,7 +222,7 @@ def test_much_code_is_few_pieces_of_memory():
     before = pieces()
     for n in range(20):
         torch.compile(lambda x, n=n: (x * n + n).tanh().sum(), fullgraph=True)(torch.ones(2, 3))
-    if Loader.is_possible():
+    if jit().linker._loader is not None:
         assert pieces() - before < 30
 
 
@@ -223,3 +312,48 @@ def test_where_nothing_is_known_of_a_processor_llvm_is_asked_each_time(asked):
     asked.cpuinfo.unlink()
     assert asked() == "zen4"
     assert not list(asked.kernels.glob("*"))
+
+
+# -- other systems, as far as that can be seen from here -----------------------------------------
+
+
+def test_the_c_library_of_windows(monkeypatch):
+    from flambeau.devices.cpu import clibrary
+
+    here = ctypes.CDLL(None) if sys.platform != "win32" else ctypes.CDLL("ucrtbase")
+
+    class Library:
+        def __init__(self, name):
+            self.__dict__.update({"ucrtbase": {"exp": here.exp, "_hypotf": here.hypotf},
+                                  "msvcrt": {"memset": here.memset},
+                                  "ntdll": {"__chkstk": here.abs}}[name])
+
+    want = {"exp": here.exp, "hypotf": here.hypotf, "memset": here.memset, "__chkstk": here.abs}
+    monkeypatch.setattr(clibrary.sys, "platform", "win32")
+    monkeypatch.setattr(clibrary.ctypes, "CDLL", Library)
+    found = dict(clibrary.c_functions())
+    assert found == {k: ctypes.cast(v, ctypes.c_void_p).value for k, v in want.items()}
+
+
+@pytest.mark.parametrize("triple", ["aarch64-unknown-linux-gnu", "arm64-apple-macosx14.0",
+                                    "x86_64-unknown-linux-gnu", "riscv64-unknown-linux-gnu"])
+def test_the_pool_of_threads_on_other_machines(triple):
+    """A clock is read wherever one is known, each time anew, and jobs are opened and left by
+    instructions that order memory."""
+    from flambeau.devices.cpu.thread_text import pool_text
+
+    llvm = jit().llvm
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(triple).create_target_machine(opt=2)
+    module = llvm.parse_assembly(pool_text(triple, "linux" in triple))
+    module.triple = target.triple
+    module.verify()
+    text = target.emit_assembly(module)
+    if triple.startswith(("aarch64", "arm64")):
+        assert text.count("CNTVCT_EL0") >= 3 and "CNTFRQ_EL0" in text and "\tisb" in text
+        assert "ldar\t" in text and "stlr\t" in text
+    elif triple.startswith("x86_64"):
+        assert "rdtsc" in text and "pause" in text
+    else:
+        assert "fence" in text

@@ -20,6 +20,7 @@ COMMANDS = {
     "demo":       "train a network on data that ships with the package, and show what it learned",
     "run":        "run a PyTorch program with flambeau in place of torch",
     "doctor":     "run a program, and tell of its mistakes that raise no error",
+    "explore":    "see shapes, the autograd graph and a training loop at work",
     "launch":     "run a script in several processes that train together",
     "info":       "versions, processor, threads, devices, kernel cache",
     "cache":      "show or empty the folder of compiled kernels",
@@ -33,6 +34,7 @@ examples:
   flambeau run train.py --epochs 3    run a PyTorch script, unmodified
   flambeau run --check train.py       which torch names it needs, without running it
   flambeau doctor train.py            run it, and say what spoils its training
+  flambeau explore                    shapes, gradients and training, to look at
   flambeau info                       what flambeau runs on
 
 exit codes: 0 all went well, 1 it failed, 2 the command line is wrong, 130 interrupted

@@ -21,6 +21,9 @@ _LIBRARY = {f"flambeau_{name}": name for name in ("malloc", "free", "madvise")}
 _KNOWN = {*LIBM, *(f"{name}f" for name in LIBM), *_LIBRARY.values(), "flambeau_parallel", "memcpy",
           "memset", "memmove"}
 
+#: what words of POSIX threads begin with on macOS before they are used; elsewhere they are zeros
+_APPLE = {"mutex": 0x32AAABA7, "work": 0x3CB0B1BB, "done": 0x3CB0B1BB}
+
 #: one thread: the whole range at once
 _ALONE = """
 define void @flambeau_parallel(ptr %body, ptr %context, i64 %count, i64 %grain) {
@@ -35,6 +38,9 @@ def _pool(triple: str, count: int) -> str:
     if not any(system in triple for system in ("linux", "darwin", "macos", "bsd")):
         raise NativeError(f"export.native: threads are POSIX threads, which {triple} has not")
     first = thread_text.pool_words(count)
+    if any(system in triple for system in ("darwin", "macos")):
+        for field, begun in _APPLE.items():
+            first[thread_text.FIELDS[field] // 8] = begun
     words = f"[{len(first)} x i64] [{', '.join(f'i64 {w}' for w in first)}]"
     text = thread_text.pool_text(triple, "linux" in triple)
     text = text.replace("@flambeau_parallel_pool", "@flambeau_parallel")

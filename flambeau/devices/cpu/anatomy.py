@@ -15,6 +15,10 @@ SIZE, LIST_ITEMS = 16, 24
 #: where a tuple's items start: from 3.14 on after a hash
 TUPLE_ITEMS = tuple.__basicsize__
 
+if sys.byteorder != "little" or sys.maxsize < 1 << 62:
+    raise ImportError("flambeau makes code for processors of 64 bits that keep a number's lowest "
+                      f"byte first; here numbers are {sys.byteorder}-endian, and sizes of "
+                      f"{sys.maxsize.bit_length() + 1} bits.")
 if object.__basicsize__ != SIZE:
     raise ImportError(
         f"flambeau knows objects of CPython with the usual head of {SIZE} bytes; those of this "

@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..libm import LIBM
+from .clibrary import c_functions
 from .linker import Linker
 
 _api = ctypes.pythonapi
@@ -263,10 +263,8 @@ class Jit:
         add("PyTuple_Type", id(tuple))
         add("flambeau_watch", ctypes.addressof(Watch.word))
         add("flambeau_buffer_of", ctypes.addressof(BUFFER_OF))
-        library = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
-        for name in LIBM:
-            for spelled in (name, name + "f"):
-                add(spelled, address_of(getattr(library, spelled)))
+        for name, address in c_functions():
+            add(name, address)
 
     def publish(self, name: str, address: int | None) -> None:
         """Let code that is loaded later call or use what is at an address, by name."""
@@ -285,10 +283,15 @@ class Jit:
         cost three times what generating code does; functions that call each other need them. Where
         LIGHTLY is said, variables become registers, and little more is done.
         """
+        from .lacking import completed  # not needed where all code is on disk already
+
         with building:
-            module = self.llvm.parse_assembly(ir)
+            whole = completed(ir, self.linker.processor)
+            module = self.llvm.parse_assembly(whole)
             module.triple = self.machine.triple
             module.data_layout = str(self.machine.target_data)
+            if whole is not ir:
+                self._inline(module)
             if not optimise:
                 return self.machine.emit_object(module)
             options = self.llvm.create_pipeline_tuning_options(speed_level=1)
@@ -301,6 +304,13 @@ class Jit:
                     getattr(passes, f"add_{name}_pass")()
             passes.run(module, builder)
             return self.machine.emit_object(module)
+
+    def _inline(self, module) -> None:
+        """What was added to a module becomes a part of what calls it."""
+        passes = self.llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.run(module, self.llvm.create_pass_builder(
+            self.machine, self.llvm.create_pipeline_tuning_options(speed_level=0)))
 
     def load(self, code: bytes, *names: str) -> list[int]:
         """Addresses of functions in object code, linked into the process."""

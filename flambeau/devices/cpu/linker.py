@@ -50,6 +50,8 @@ _FUNCTIONS = {
 
 def _library() -> str | None:
     """The file of llvmlite's library, where it usually is."""
+    if sys.platform == "win32":
+        return None  # what it needs itself is found by llvmlite's Python side only
     package = importlib.util.find_spec("llvmlite")
     for folder in (package and package.submodule_search_locations) or ():
         path = os.path.join(folder, "binding", _LIBRARY)
@@ -58,15 +60,27 @@ def _library() -> str | None:
     return None
 
 
+def _elsewhere() -> str:
+    """The file of llvmlite's library, which llvmlite finds."""
+    try:
+        from llvmlite.binding import ffi
+    except ImportError as error:
+        import sysconfig
+
+        raise ImportError(
+            "flambeau compiles with LLVM, which the package llvmlite brings, and it cannot be "
+            f"imported: {error}. pip install 'llvmlite>=0.50,<0.51' has it for Linux with glibc on "
+            "x86-64 and ARM64, for macOS on ARM64 and for Windows on x86-64; this is "
+            f"{sys.platform} ({sysconfig.get_platform()}), Python {sys.version.split()[0]}."
+        ) from error
+    return ffi.lib._name
+
+
 class _Llvm:
     """LLVM's functions by name, and what they say."""
 
     def __init__(self, path: str | None) -> None:
-        if path is None:
-            from llvmlite.binding import ffi  # it lies elsewhere, or the error says what is missing
-
-            path = ffi.lib._name
-        library = ctypes.CDLL(path)
+        library = ctypes.CDLL(_elsewhere() if path is None else path)
         for name, (result, *arguments) in _FUNCTIONS.items():
             function = getattr(library, f"LLVMPY_{name}")
             function.restype, function.argtypes = result, arguments
@@ -133,7 +147,8 @@ class Linker:
         self.processor = known(self._library, lambda: self.llvm.processor())
         self.has = self.processor.has
         self.symbols: dict[str, int] = {}   # what code may use by name, and where it is
-        self._loader = Loader(self.find) if Loader.is_possible() else None
+        loader = Loader(self.find)
+        self._loader = loader if loader.is_possible() else None
         self._loaded = 0
 
     @functools.cached_property

@@ -21,7 +21,7 @@ class Shape(Record):
 #: around them, but LLVM lets them overlap: where vectors are wide that saves nothing, and of a tile
 #: that fills 32 registers it moves sums to memory and back, at half the speed.
 _SHAPES = {
-    (128, False): Shape(6, 2, 4),   # SSE
+    (128, False): Shape(5, 2, 1),   # SSE, where a product takes a register too before it is added
     (128, True):  Shape(8, 3, 1),   # NEON
     (256, False): Shape(6, 2, 4),   # AVX2
     (512, True):  Shape(12, 2, 1),  # AVX-512

@@ -10,8 +10,10 @@ from array import array
 #: long; but once one finds that it was kept from running while it waited, all wait shortly, and
 #: then longer and longer again, by LOOKS with every job that comes while they wait.
 FEW_LOOKS, MANY_LOOKS, LOOKS = 2_000, 15_000, 256
-#: what a clock of the processor counts in some 40 us or less: a gap between two looks
-GAP = {"x86_64": 100_000, "aarch64": 1_000, "arm64": 1_000}
+#: what a clock of the processor counts in some 40 us or less, a gap between two looks: of ARM's it
+#: is a part of what it counts in a second, which is anything from 10 million to a thousand million
+GAP, GAPS = 100_000, 25_000
+_ARM = ("aarch64", "arm64")
 #: the smallest ranges are this part of a thread's share; the first are larger, so that at the end
 #: nobody waits long for a thread that took a range
 RANGES = 32
@@ -42,11 +44,11 @@ PTHREAD = {
 _FULL = "\\FF" * 128  # every bit of a set of signals
 _SET = int(getattr(signal, "SIG_SETMASK", 2))
 
-#: what a thread does between two looks, by machine
+#: what a thread does between two looks, by machine; what ARM calls yielding takes no time on most
 _PAUSE = {
     "x86_64":  ("llvm.x86.sse2.pause", "", ""),
-    "aarch64": ("llvm.aarch64.hint", "i32", "i32 1"),
-    "arm64":   ("llvm.aarch64.hint", "i32", "i32 1"),
+    "aarch64": ("llvm.aarch64.isb", "i32", "i32 15"),
+    "arm64":   ("llvm.aarch64.isb", "i32", "i32 15"),
 }
 
 
@@ -58,8 +60,14 @@ CORES = {
 }
 _CORE_BYTES = 128
 
-_CLOCK = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter",
-          "arm64": "llvm.readsteadycounter"}
+_REGISTER = "call i64 @llvm.read_volatile_register.i64(metadata {})"
+_CLOCK = {"x86_64": "call i64 @llvm.readcyclecounter()",
+          **dict.fromkeys(_ARM, _REGISTER.format("!0"))}
+_CLOCKS = {"x86_64": "declare i64 @llvm.readcyclecounter()\n", **dict.fromkeys(_ARM, """
+declare i64 @llvm.read_volatile_register.i64(metadata)
+!0 = !{!"cntvct_el0"}
+!1 = !{!"cntfrq_el0"}
+""")}
 
 
 def _place(name: str) -> str:
@@ -87,7 +95,11 @@ class _Code:
         self.machine, self.moves = machine, moves
         pause, _, argument = _PAUSE.get(machine, ("", "", ""))
         self.pause = f"call void @{pause}({argument})" if pause else "fence seq_cst"
-        self.clock = f"call i64 @{_CLOCK[machine]}()" if machine in _CLOCK else "add i64 0, 0"
+        self.clock = _CLOCK.get(machine, "add i64 0, 0")
+        self.gap = f"  %most = add i64 {GAP}, 0"
+        if machine in _ARM:
+            self.gap = f"""  %second = {_REGISTER.format("!1")}
+  %most = udiv i64 %second, {GAPS}"""
         self.at = {name: f"ptr {_place(name)}" for name in FIELDS}
         self.job = {name: f"ptr getelementptr (i8, ptr @flambeau_pool, i64 {FIELDS['job'] + 8 * i})"
                     for i, name in enumerate(_JOB)}
@@ -100,8 +112,7 @@ class _Code:
         declared = "\n".join(f"declare {kind.replace('(', f'@{name}(', 1)}"
                              for name, kind in {**PTHREAD, **(CORES if self.moves else {})}.items())
         declared += f"\ndeclare void @{pause}({type_})" if pause else ""
-        if self.machine in _CLOCK:
-            declared += f"\ndeclare i64 @{_CLOCK[self.machine]}()"
+        declared += f"\n{_CLOCKS.get(self.machine, '')}"
         return f"""
 @flambeau_pool = external global [{POOL_BYTES} x i8]
 @all_signals = private constant [128 x i8] c"{_FULL}"
@@ -203,7 +214,8 @@ entry:
   {self.pause}
   %now = {self.clock}
   %gap = sub i64 %now, %clock
-  %long = icmp sgt i64 %gap, {GAP.get(self.machine, 1)}
+{self.gap}
+  %long = icmp sgt i64 %gap, %most
   br i1 %long, label %kept, label %done
 kept:
   store atomic i64 {FEW_LOOKS}, {at["patience"]} monotonic, align 8

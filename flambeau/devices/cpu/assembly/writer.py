@@ -154,6 +154,9 @@ class Value:
 
     def shuffle(self, order, other: Value | None = None) -> Value:
         """Lanes picked by number; those of another vector count on."""
+        if len(order) == 1:
+            of = self if other is None or order[0] < self.lanes else other
+            return of.lane(order[0] % self.lanes)
         mask = ", ".join(f"i32 {k}" for k in order)
         second = "poison" if other is None else other.name
         return self.f.new(wide(self.element, len(order)),
