@@ -262,3 +262,16 @@ def test_rows_of_sparse_matrices():
     x = torch.eye(2).to_sparse()
     assert aten._sparse_addmm.default(torch.zeros(2, 2), x, torch.ones(2, 2)).sum() == 4
     assert aten._to_copy.default(begins, dtype=torch.int32).dtype is torch.int32
+
+
+def test_operands_of_einsum_are_recorded_one_by_one():
+    graph = torch.fx.Graph()
+    tracer = torch.fx.proxy.GraphAppendingTracer(graph)
+    x, y = (torch.fx.Proxy(graph.placeholder(name), tracer) for name in "xy")
+    both = torch.einsum("ij,jk->ik", [x, y]) + torch.einsum("ij,jk->ik", (x, y))
+    graph.output(both.node)
+    calls = [node for node in graph.nodes if node.name.startswith("einsum")]
+    assert [len(node.args) for node in calls] == [3, 3]
+    assert torch.einsum("ij,jk->ik", [torch.ones(1, 2), torch.ones(2, 1)]).item() == 2
+    program = torch.fx.GraphModule(nn.Module(), graph)
+    assert program(torch.ones(1, 2), torch.ones(2, 1)).item() == 4

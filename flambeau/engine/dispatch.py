@@ -75,12 +75,15 @@ def plug(op: Op) -> None:
 
 #: of torch's functions for networks, those that take `out=`
 TAKES_OUT = ("normalize",)
+#: functions of a text and tensors: others are told of these one by one, also where a list is given
+TAKES_APART = ("einsum",)
 
 
 def composite_front(op: Composite):
     if op.formula is None:
         body = op.body
         op.takes_out = op.where != "nn.functional" or op.name in TAKES_OUT
+        apart = op.name in TAKES_APART
 
         def front(*args, **kwargs):
             if kwargs and "out" in kwargs and op.takes_out:
@@ -101,6 +104,8 @@ def composite_front(op: Composite):
                         continue
                 elif not _may_answer(a):
                     continue
+                elif apart and len(args) == 2 and kind in (list, tuple) and type(args[0]) is str:
+                    return front(args[0], *a)
                 found = intercepted(op, args, kwargs)
                 if found is not None:
                     return found[0]
