@@ -4,7 +4,7 @@ Needs the extra `flambeau[distributed]`: mpi4py and an MPI runtime, both wheels.
 started by `flambeau launch`, torchrun's variables, multiprocessing or mpiexec.
 """
 
-from flambeau import _lazy
+from flambeau import _lazy  # type: ignore[attr-defined]
 
 from .collectives import (
     all_gather,
