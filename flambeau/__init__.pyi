@@ -62,7 +62,6 @@ from . import types as types
 from . import utils as utils
 from . import version as version
 from . import xpu as xpu
-from .engine import lazy as _lazy
 
 _Number = _bool | _int | _float | _complex
 _Dims = _int | _Sequence[_int] | None

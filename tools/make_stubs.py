@@ -438,7 +438,6 @@ def subpackages() -> str:
                     if not found.name.startswith("_"))
     lines = [f"from . import {name} as {name}" for name in inside]
     lines.append("from . import assemble as _assemble")
-    lines.append("from .engine import lazy as _lazy")
     return "\n".join(["", *sorted(lines)]) + "\n"
 
 
