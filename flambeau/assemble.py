@@ -378,7 +378,7 @@ class _Converter(Pointwise):
         self.written_dtype = target
 
 
-converters = {d: _Converter(d) for d in dt.STORED}
+converters = {d: _Converter(d) for d in dt.ALL}
 for _op in converters.values():
     plug(_op)
 identity = registry["clone"]

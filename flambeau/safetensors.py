@@ -30,7 +30,7 @@ DTYPES = {
     "U64": flambeau.uint64, "F32": flambeau.float32, "I32": flambeau.int32,
     "U32": flambeau.uint32, "F16": flambeau.float16, "BF16": flambeau.bfloat16,
     "I16": flambeau.int16, "U16": flambeau.uint16, "I8": flambeau.int8, "U8": flambeau.uint8,
-    "F8_E4M3": flambeau.float8_e4m3fn, "F8_E5M2": flambeau.float8_e5m2, "BOOL": flambeau.bool,
+    "BOOL": flambeau.bool,
 }  # fmt: skip
 _CODES = {dtype: code for code, dtype in DTYPES.items()}
 

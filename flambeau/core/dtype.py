@@ -73,8 +73,6 @@ int64 = _define("int64",      "i", 8,  5, "int64")
 uint16 = _define("uint16",    "u", 2,  5, "uint16")
 uint32 = _define("uint32",    "u", 4,  5, "uint32")
 uint64 = _define("uint64",    "u", 8,  5, "uint64")
-float8_e4m3fn = _define("float8_e4m3fn", "f", 1, 6, "uint8")
-float8_e5m2 = _define("float8_e5m2", "f", 1, 6, "uint8")
 float16 = _define("float16",  "f", 2,  6, "float16")
 bfloat16 = _define("bfloat16", "f", 2, 6, "uint16")
 float32 = _define("float32",  "f", 4,  7, "float32")
@@ -84,18 +82,13 @@ complex64 = _define("complex64", "c", 8, 9, "complex64")
 complex128 = _define("complex128", "c", 16, 10, "complex128")
 
 # Half types are stored as such and computed in float32.
-float16.compute = bfloat16.compute = float8_e4m3fn.compute = float8_e5m2.compute = float32
+float16.compute = bfloat16.compute = float32
 
 #: what holds counts, tokens and hashes: promoted to floating point only
 LONE = frozenset((uint16, uint32, uint64))
 ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64,
        float16, bfloat16, float32, float64, complex64, complex128)
-#: what weights are kept in, and converted from: no kernel is promised beside that
-FLOAT8 = (float8_e4m3fn, float8_e5m2)
-STORED = (*ALL, *FLOAT8)
-#: what numpy has no dtype for: its carrier holds the bits
-BITS_ONLY = frozenset((bfloat16, *FLOAT8))
-_BY_NAME = {d.name: d for d in STORED}
+_BY_NAME = {d.name: d for d in ALL}
 _BY_CARRIER = {d.carrier: d for d in ALL if d is not bfloat16}
 ALIASES = {
     "half": float16, "float": float32, "double": float64, "short": int16, "int": int32,
@@ -112,7 +105,6 @@ SPOKEN = {
     "int64": "Long", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
     "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-    "float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2",
 }
 
 
@@ -179,9 +171,6 @@ def promote(a: dtype, b: dtype) -> dtype:
     """The smallest dtype both convert to, in torch's lattice."""
     if a is b:
         return a
-    if a in FLOAT8 or b in FLOAT8:
-        raise RuntimeError("Promotion for Float8 Types is not supported, attempted to promote "
-                           f"{spoken(a)} and {spoken(b)}; convert one of them first")
     if a in LONE or b in LONE:
         other = b if a in LONE else a
         if other.kind == "f":
@@ -285,7 +274,7 @@ def can_cast(source: dtype, target: dtype) -> bool:
 
 #: of a floating point dtype: bits of the fraction and of the exponent, and decimal digits
 _FORMATS = {"bfloat16": (7, 8, 2), "float16": (10, 5, 3), "float32": (23, 8, 6),
-            "float64": (52, 11, 15), "float8_e4m3fn": (3, 4, 0), "float8_e5m2": (2, 5, 0)}
+            "float64": (52, 11, 15)}
 
 
 class finfo:
@@ -309,8 +298,6 @@ class finfo:
         largest = 2 ** (exponent - 1) - 1
         self.eps, self.resolution = 2.0**-fraction, float(f"1e-{digits}")
         self.max, self.tiny = (2 - self.eps) * 2.0**largest, 2.0 ** (1 - largest)
-        if real is float8_e4m3fn:  # has no infinities: the highest exponent is one of numbers
-            self.max = 448.0
         self.smallest_subnormal = self.tiny * self.eps
         self.min, self.smallest_normal = -self.max, self.tiny
 

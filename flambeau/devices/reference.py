@@ -22,40 +22,7 @@ def _widen(value, dtype: dt.dtype):
     """What a half type is computed with; other dtypes are left alone."""
     if dtype is dt.bfloat16:
         return (np.asarray(value, np.uint16).astype(np.uint32) << 16).view(np.float32)
-    if dtype in dt.FLOAT8:
-        return _FLOAT8[dtype][0][np.asarray(value, np.uint8)]
     return np.asarray(value, np.float32) if dtype is dt.float16 else value
-
-
-def _float8_values(fraction: int, bias: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """What each byte means as float32; and the numbers above zero up to the last, by their bytes.
-
-    Those that end where infinity stands are closed by what would be the next number.
-    """
-    codes = np.arange(128)
-    exponent, part = codes >> fraction, codes % (1 << fraction)
-    size = np.where(exponent == 0, part * 2.0 ** (1 - bias - fraction),
-                    (1 + part / (1 << fraction)) * 2.0 ** (exponent - bias))
-    shown = np.where(codes > last, np.nan, size)
-    if last == 0x7C:
-        shown[last] = np.inf
-    return np.concatenate([shown, -shown]).astype(np.float32), size[:last + 1]
-
-
-#: dtype -> (value of each byte, the numbers that values are rounded to)
-_FLOAT8 = {dt.float8_e4m3fn: _float8_values(3, 7, 0x7E),
-           dt.float8_e5m2: _float8_values(2, 15, 0x7C)}
-
-
-def _to_float8(value, dtype: dt.dtype):
-    """To the nearest of the numbers there are, ties to even; a NaN keeps being one."""
-    value = np.asarray(value, np.float32)
-    numbers, size = _FLOAT8[dtype][1], np.abs(value).astype(np.float64)
-    middles = (numbers[1:] + numbers[:-1]) / 2
-    below, above = (np.searchsorted(middles, size, side) for side in ("left", "right"))
-    code = np.where(below % 2 == 0, below, above)  # they differ where a value is in the middle
-    code = np.where(np.isnan(value), 0x7F, code)
-    return (code | np.signbit(value) * 0x80).astype(np.uint8)
 
 
 def _to_bfloat16(value):
@@ -68,16 +35,12 @@ def _to_bfloat16(value):
 def _narrow(value, dtype: dt.dtype):
     if dtype is dt.bfloat16:
         return _to_bfloat16(value)
-    if dtype in dt.FLOAT8:
-        return _to_float8(value, dtype)
     return np.asarray(value).astype(dtype.numpy, copy=False)
 
 
 def _constant(value, dtype: dt.dtype):
     if dtype is dt.bfloat16:
         return _to_bfloat16(np.float32(value))
-    if dtype in dt.FLOAT8:
-        return _to_float8(value, dtype)
     if dtype.kind in "iu":
         bits = value & (2 ** (8 * dtype.itemsize) - 1)
         return np.array([bits], f"u{dtype.itemsize}").view(dtype.numpy)[0]

@@ -49,14 +49,14 @@ def raw_array(x: Tensor) -> np.ndarray:
 def _showing(sig: Signature) -> tuple:
     if sig.device is META:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    carrier = sig.dtype.numpy
+    carrier = np.dtype(np.uint16 if sig.dtype is dt.bfloat16 else sig.dtype.numpy)
     strides = None if sig.contiguous else tuple([s * sig.dtype.itemsize for s in sig.strides])
     return np.ndarray, tuple(sig.shape), carrier, strides
 
 
 def to_array(x: Tensor) -> np.ndarray:
-    """The elements for numpy to compute with: what it lacks widened to float32, others shared."""
-    if x.sig.dtype in dt.BITS_ONLY:
+    """The elements for numpy to compute with: bfloat16 widened to float32, others shared."""
+    if x.sig.dtype is dt.bfloat16:
         return raw_array(engine.cast(x.detach(), dt.float32))
     return raw_array(x)
 
@@ -113,7 +113,7 @@ def _strides_of(array: np.ndarray) -> tuple[int, ...]:
 
 def owned(array: np.ndarray, dtype: dt.dtype) -> Tensor:
     """A tensor that takes over an array nobody else has; small ones go to pooled memory."""
-    if dtype in dt.BITS_ONLY or array.nbytes < 1 << 16 or array.dtype != dtype.numpy or (
+    if dtype is dt.bfloat16 or array.nbytes < 1 << 16 or array.dtype != dtype.numpy or (
             not array.flags.c_contiguous):
         return copied(array, dtype)
     return make(signature(dtype, array.shape),
@@ -124,8 +124,8 @@ def copied(array: np.ndarray, dtype: dt.dtype | None = None) -> Tensor:
     """A tensor with its own copy of an array."""
     array = np.asarray(array)
     wanted = dtype or dt.of_numpy(array.dtype) or dt.from_numpy(array.dtype)
-    if wanted in dt.BITS_ONLY:
-        return engine.cast(copied(array.astype(np.float32)), wanted)
+    if wanted is dt.bfloat16:
+        return engine.cast(copied(array.astype(np.float32)), dt.bfloat16)
     out = empty(signature(wanted, array.shape))
     if not out.sig.numel:
         return out

@@ -166,7 +166,7 @@ def _array_of(value):
 def from_array(array, wanted: dt.dtype | None) -> Tensor:
     """A tensor over an array's own memory."""
     array = np.asarray(array)
-    if wanted in dt.BITS_ONLY:
+    if wanted is dt.bfloat16:
         return engine.cast(from_array(array.astype(np.float32, copy=False), dt.float32), wanted)
     if wanted is not None and array.dtype != wanted.numpy:
         array = array.astype(wanted.numpy)

@@ -258,8 +258,8 @@ def numpy(x: Tensor, *, force: bool = False) -> np.ndarray:
     elif x.node is not None:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use "
                            "tensor.detach().numpy() instead.")
-    if x.sig.dtype in dt.BITS_ONLY:
-        raise TypeError(f"Got unsupported ScalarType {dt.spoken(x.sig.dtype)}")
+    if x.sig.dtype is dt.bfloat16:
+        raise TypeError("Got unsupported ScalarType BFloat16")
     if x.sig.device is META:
         raise TypeError("can't convert meta device type tensor to numpy.")
     return convert.raw_array(x)

@@ -26,8 +26,7 @@ STORAGE_DTYPES = {name: getattr(flambeau, name).dtype for name in (
     "ComplexFloatStorage", "ComplexDoubleStorage")}
 STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
 #: dtypes that have no storage class: their tensors lie in bytes
-BARE = frozenset((flambeau.uint16, flambeau.uint32, flambeau.uint64,
-                  flambeau.float8_e4m3fn, flambeau.float8_e5m2))
+BARE = frozenset((flambeau.uint16, flambeau.uint32, flambeau.uint64))
 DTYPES = {dtype.name: dtype for dtype in (*STORAGE_NAMES, *BARE)}
 
 
@@ -102,8 +101,8 @@ SAFE = {
     **{f"torch.{home}{name}": StorageKind(dtype) for name, dtype in STORAGE_DTYPES.items()
        for home in ("", "cuda.")},
     **{f"torch.{name}": Missing(f"torch.{name}") for name in (
-        "complex32", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "qint8", "quint8",
-        "qint32")},
+        "complex32", "float8_e4m3fn", "float8_e4m3fnuz",
+        "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "qint8", "quint8", "qint32")},
     **REBUILDS,
 }  # fmt: skip
 
@@ -198,11 +197,6 @@ def add_safe_globals(safe_globals) -> None:
 def get_safe_globals() -> list:
     """What has been declared safe."""
     return list(_added.values())
-
-
-def declared_safe(kind: type) -> bool:
-    """Whether the user said so of a class."""
-    return any(each is kind for each in _added.values())
 
 
 def clear_safe_globals() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...core import dtype as dt
 from ..text import Text
-from . import float8
 from .types import REGISTER, numbers, of_type, registers, splat
 
 
@@ -91,8 +90,6 @@ def from_memory(w: Text, raw: str, dtype: dt.dtype, width: int) -> str:
         bits = w.emit(f"zext {of_type('i16', width)} {raw} to {of_type('i32', width)}")
         high = w.emit(f"shl {of_type('i32', width)} {bits}, {splat('16', 'i32', width)}")
         return w.emit(f"bitcast {of_type('i32', width)} {high} to {of_type('float', width)}")
-    if dtype in dt.FLOAT8:
-        return float8.loaded(w, raw, dtype, width)
     return raw
 
 
@@ -104,8 +101,6 @@ def to_memory(w: Text, value: str, dtype: dt.dtype, width: int) -> str:
         return w.emit(f"fptrunc {of_type('float', width)} {value} to {of_type('half', width)}")
     if dtype is dt.bfloat16:
         return _to_bfloat16(w, value, width)
-    if dtype in dt.FLOAT8:
-        return float8.stored(w, value, dtype, width)
     return value
 
 

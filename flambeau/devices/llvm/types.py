@@ -22,8 +22,7 @@ REGISTER = {
 }  # fmt: skip
 
 #: as an element in memory
-MEMORY = {**REGISTER, dt.bool_: "i8", dt.float16: "half", dt.bfloat16: "i16",
-          dt.float8_e4m3fn: "i8", dt.float8_e5m2: "i8"}
+MEMORY = {**REGISTER, dt.bool_: "i8", dt.float16: "half", dt.bfloat16: "i16"}
 
 
 def of_type(name: str, width: int) -> str:
