@@ -8,12 +8,14 @@ import importlib
 import flambeau
 from flambeau import Generator, Tensor, _function_mode, set_grad_enabled
 from flambeau.assemble import subclass as _protocol
+from flambeau.library.keys import DispatchKey, DispatchKeySet
+from flambeau.library.keys import ExcludeDispatchKeyGuard as _ExcludeDispatchKeyGuard
 from flambeau.library.operator import below_autograd as _AutoDispatchBelowAutograd
 from flambeau.linalg import LinAlgError as _LinAlgError
 
-__all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator",
-           "_AutoDispatchBelowAutograd", "_TensorMeta", "_are_functorch_transforms_active",
-           "_DisableFuncTorch", "_LinAlgError",
+__all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey", "DispatchKeySet",
+           "Generator", "_AutoDispatchBelowAutograd", "_ExcludeDispatchKeyGuard", "_TensorMeta",
+           "_are_functorch_transforms_active", "_DisableFuncTorch", "_LinAlgError",
            "_disabled_torch_function_impl", "_fft", "_get_tracing_state",
            "_is_torch_function_enabled", "_is_torch_function_mode_enabled",
            "_len_torch_function_stack", "_linalg", "_log_api_usage_once", "_nn",

@@ -18,6 +18,17 @@ from .core.formats import layout, memory_format
 from .engine import lazy as _lazy
 from .engine import legacy as _legacy
 from .engine import lists as _lists
+from .engine.checks import (
+    _check,
+    _check_index,
+    _check_is_size,
+    _check_not_implemented,
+    _check_tensor_all,
+    _check_tensor_all_with,
+    _check_type,
+    _check_value,
+    _check_with,
+)
 from .engine.coo import sparse_coo_tensor
 from .engine.create import (
     empty,
@@ -64,11 +75,6 @@ from .engine.settings import (
     SymInt,
     _assert,
     _assert_async,
-    _check,
-    _check_index,
-    _check_not_implemented,
-    _check_type,
-    _check_value,
     _shape_as_tensor,
     are_deterministic_algorithms_enabled,
     broadcast_shapes,
@@ -152,6 +158,8 @@ _elsewhere = {"GradScaler": "amp", "autocast": "amp", "compile": "compiler", "vm
                "_convert_indices_from_csr_to_coo": "sparse",
                **{f"sparse_{kind}_tensor": "sparse" for kind in (
                    "compressed", "csr", "csc", "bsr", "bsc")},
+               "Event": "_streams", "Stream": "_streams", "TensorType": "jit.annotations",
+               "_sample_dirichlet": "distributions.dirichlet",
                **dict.fromkeys(("dequantize", "quantize_per_channel", "quantize_per_tensor",
                                 "quantize_per_tensor_dynamic"), "ao.quantized_tensor"),
                "get_device_module": "accelerator"}

@@ -105,6 +105,16 @@ class DoubleStorage(TypedStorage):
 
 DoubleTensor: _type[Tensor]
 
+class Event:
+    """A moment in a queue of work."""
+    def __init__(self, device: _Any = None, *, enable_timing: _bool = False, blocking: _bool = False, interprocess: _bool = False) -> None: ...
+    def elapsed_time(self, other: _Any) -> _float: ...
+    event_id: _Any
+    def query(self) -> _bool: ...
+    def record(self, stream: _Any = None) -> None: ...
+    def synchronize(self) -> None: ...
+    def wait(self, stream: _Any = None) -> None: ...
+
 class FloatStorage(TypedStorage):
     dtype: _Any
 
@@ -247,6 +257,18 @@ ShortTensor: _type[Tensor]
 class Size(_tuple[_int, ...]):
     """The shape of a tensor."""
     def numel(self) -> _int: ...
+
+class Stream:
+    """A queue of work, which is always empty."""
+    def __enter__(self) -> _Any: ...
+    def __exit__(self, *_error: _Any) -> None: ...
+    def __init__(self, device: _Any = None, *, priority: _Any = 0) -> None: ...
+    def query(self) -> _bool: ...
+    def record_event(self, event: _Any = None) -> _Any: ...
+    stream_id: _Any
+    def synchronize(self) -> None: ...
+    def wait_event(self, event: _Any) -> None: ...
+    def wait_stream(self, stream: _Any) -> None: ...
 
 class SymBool:
     """A condition on such sizes."""
@@ -1537,6 +1559,11 @@ class Tensor:
     def zero_(self) -> Tensor:
         """0 everywhere, in place."""
 
+class TensorType:
+    """The type of tensors, in annotations."""
+    @staticmethod
+    def get() -> _Any: ...
+
 class TypedStorage:
     """Bytes seen as elements of one dtype."""
     def __init__(self, *args: _Any, wrap_storage: _Any = None, dtype: _dtype | None = None, device: _Any = None, _internal: _bool = False) -> None: ...
@@ -1573,6 +1600,8 @@ class UntypedStorage:
     def fill_(self, value: _Any) -> UntypedStorage: ...
     @staticmethod
     def from_buffer(buffer: _Any, byte_order: _str = 'native', dtype: _dtype | None = ..., count: _Any = -1, offset: _Any = 0) -> _Any: ...
+    @staticmethod
+    def from_file(filename: _Any, shared: _bool = False, nbytes: _Any = 0) -> UntypedStorage: ...
     is_cuda: _Any
     def is_pinned(self, device: _Any = None) -> _bool: ...
     def is_shared(self) -> _bool: ...
@@ -3945,6 +3974,7 @@ __all__ = [
     "DeviceObjType",
     "DoubleStorage",
     "DoubleTensor",
+    "Event",
     "FloatStorage",
     "FloatTensor",
     "Future",
@@ -3962,10 +3992,12 @@ __all__ = [
     "ShortStorage",
     "ShortTensor",
     "Size",
+    "Stream",
     "SymBool",
     "SymFloat",
     "SymInt",
     "Tensor",
+    "TensorType",
     "TypedStorage",
     "UntypedStorage",
     "abs",

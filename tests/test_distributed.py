@@ -59,6 +59,11 @@ def test_data_parallel_is_one_process_with_the_joined_batch(processes):
 
 
 @needs_mpi
+def test_grids_of_processes():
+    assert launch(4, "mesh.py").count("agrees") == 4
+
+
+@needs_mpi
 def test_sharded_and_loaded_by_another_number_of_processes(tmp_path):
     assert launch(2, "sharded.py", tmp_path, "save").count("agrees") == 2
     assert launch(3, "sharded.py", tmp_path, "load").count("agrees") == 3

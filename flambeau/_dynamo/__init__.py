@@ -6,8 +6,8 @@ from . import config
 from .eval_frame import OptimizedModule
 
 __all__ = ["OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable",
-           "explain", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "optimize",
-           "reset", "set_stance", "substitute_in_graph"]
+           "explain", "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static",
+           "mark_static_address", "optimize", "reset", "set_stance", "substitute_in_graph"]
 
 allow_in_graph = flambeau.compiler.allow_in_graph
 assume_constant_result = flambeau.compiler.assume_constant_result
@@ -28,6 +28,16 @@ def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize
     """Says that sizes along a dimension will change: a program is made for every size met."""
     for d in (index,) if isinstance(index, int) else index:
         t.size(d)  # refuses a dimension that is not there
+
+
+def mark_static_address(t, guard=True) -> None:
+    """Says that a tensor stays where it is. Programs look up where tensors are in every call."""
+    if not isinstance(t, flambeau.Tensor):
+        raise TypeError(f"mark_static_address expects a tensor but received {type(t)}")
+
+
+def mark_static(t, index=None) -> None:
+    """Says that sizes do not change: a program is made for every size met anyway."""
 
 
 def optimize(backend="inductor", *, nopython=False, **options):

@@ -94,7 +94,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         if not exists(name):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-        spec = importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return self.spec(name)
+
+    def spec(self, name: str) -> importlib.machinery.ModuleSpec:
+        """What is known of a module: programs look at it to see whether torch is there."""
+        spec = importlib.machinery.ModuleSpec(name, self, origin=flambeau.__file__, is_package=True)
         spec.submodule_search_locations = []
         return spec
 
@@ -152,12 +156,15 @@ def exists(name: str) -> bool:
 
 def install(name: str = "torch") -> None:
     """From now on `import torch` means flambeau, in place of whatever it meant before."""
-    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, Finder())
+    finder = next((each for each in sys.meta_path if isinstance(each, Finder)), None)
+    if finder is None:
+        finder = Finder()
+        sys.meta_path.insert(0, finder)
     if not isinstance(sys.modules.get(name), Top):
         for loaded in [each for each in sys.modules if each.startswith(f"{name}.")]:
             del sys.modules[loaded]
         sys.modules[name] = top()
+        sys.modules[name].__spec__ = finder.spec(name)
 
 
 def remove() -> None:

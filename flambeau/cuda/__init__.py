@@ -7,11 +7,13 @@ import flambeau
 from . import amp
 
 __all__ = [
-    "Event", "OutOfMemoryError", "Stream", "amp", "current_device", "current_stream",
+    "CUDAGraph", "Event", "ExternalStream", "MemPool", "OutOfMemoryError", "Stream",
+    "StreamContext", "amp", "current_device", "current_stream",
     "default_stream", "device", "device_count", "empty_cache", "get_arch_list",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
-    "get_rng_state_all", "init", "initial_seed", "ipc_collect", "is_available",
-    "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "is_tf32_supported",
+    "get_rng_state_all", "graph", "graph_pool_handle", "init", "initial_seed", "ipc_collect",
+    "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized",
+    "is_tf32_supported",
     "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_cached",
     "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_cached",
     "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated",
@@ -80,6 +82,7 @@ default_stream = _refusal("default_stream", "The stream of a device.")
 get_rng_state = _refusal("get_rng_state", "The state of a device's generator.")
 set_rng_state = _refusal("set_rng_state", "Set the state of a device's generator.")
 initial_seed = _refusal("initial_seed", "The seed of a device's generator.")
+graph_pool_handle = _refusal("graph_pool_handle", "A pool of memory for graphs.")
 mem_get_info = _refusal("mem_get_info", "Free and total memory of a device.")
 set_per_process_memory_fraction = _refusal("set_per_process_memory_fraction", "Limit memory.")
 
@@ -144,18 +147,39 @@ class device:
         return False
 
 
-class Stream:
+class _NeedsCuda:
+    """What only a device has: programs name it in annotations, and none can be made."""
+
+    def __new__(cls, *args, **kwargs):
+        raise RuntimeError(f"torch.cuda.{cls.__name__} requires CUDA support")
+
+
+class Stream(_NeedsCuda):
     """A queue of work on a device."""
 
-    def __new__(cls, *args, **kwargs):
-        raise RuntimeError("torch.cuda.Stream requires CUDA support")
+
+class ExternalStream(Stream):
+    """A queue of work that another library made."""
 
 
-class Event:
+class Event(_NeedsCuda):
     """A moment in a queue of work."""
 
-    def __new__(cls, *args, **kwargs):
-        raise RuntimeError("torch.cuda.Event requires CUDA support")
+
+class CUDAGraph(_NeedsCuda):
+    """Work on a device that was recorded, to be done again."""
+
+
+class graph(_NeedsCuda):
+    """A context that records work on a device."""
+
+
+class StreamContext(_NeedsCuda):
+    """A context in which a stream is used."""
+
+
+class MemPool(_NeedsCuda):
+    """A pool of memory of a device."""
 
 
 def stream(stream):

@@ -23,6 +23,7 @@ from .collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from .device_mesh import DeviceMesh, init_device_mesh
 from .errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
 from .groups import (
     Backend,
@@ -65,7 +66,8 @@ from .store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from .work import Work
 
 __all__ = [
-    "is_available", "is_initialized", "init_process_group", "destroy_process_group",
+    "DeviceMesh", "init_device_mesh", "is_available", "is_initialized",
+    "init_process_group", "destroy_process_group",
     "get_rank", "get_world_size", "get_backend", "get_default_backend_for_device",
     "get_node_local_rank",
     "new_group", "new_subgroups", "new_subgroups_by_enumeration", "group", "GroupMember",

@@ -11,15 +11,20 @@ from .gamma_sampling import draw_all
 __all__ = ["Dirichlet"]
 
 
+def _sample_dirichlet(concentration, generator=None):
+    """Gamma samples divided by their sum, without a gradient."""
+    info = flambeau.finfo(concentration.dtype)
+    parts = draw_all(concentration, generator).clamp(min=flambeau.finfo(flambeau.float64).tiny)
+    x = (parts / parts.sum(-1, keepdim=True)).to(concentration.dtype)
+    return x.clamp(min=info.tiny, max=1 - info.eps / 2)
+
+
 class _Dirichlet(Function):
     """Gamma samples divided by their sum; each share moves so that its quantile stays."""
 
     @staticmethod
     def forward(ctx, concentration):
-        info = flambeau.finfo(concentration.dtype)
-        parts = draw_all(concentration).clamp(min=flambeau.finfo(flambeau.float64).tiny)
-        x = (parts / parts.sum(-1, keepdim=True)).to(concentration.dtype)
-        x = x.clamp(min=info.tiny, max=1 - info.eps / 2)
+        x = _sample_dirichlet(concentration)
         ctx.save_for_backward(x, concentration)
         return x
 

@@ -3,9 +3,9 @@
 import flambeau
 
 
-def draw_all(alpha):
+def draw_all(alpha, generator=None):
     """A double-precision sample for every element; no gradient."""
-    return flambeau._standard_gamma(alpha.detach().double())
+    return flambeau._standard_gamma(alpha.detach().double(), generator=generator)
 
 
 def standard_gamma(alpha):

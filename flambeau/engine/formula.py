@@ -17,6 +17,9 @@ SYNONYMS = {"input": 0, "self": 0, "other": 1}
 #: numpy's names for parameters, which torch takes too
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "axes": "dims"}
 
+#: (op, name in another of its forms) -> the parameter that takes it
+OTHER_FORMS = {("view", "dtype"): "size"}
+
 
 def bind(op: Op, args: tuple, kwargs: dict) -> dict:
     """Arguments by parameter name, defaults filled in; torch's TypeError if they do not fit."""
@@ -30,6 +33,7 @@ def bind(op: Op, args: tuple, kwargs: dict) -> dict:
     for name, value in kwargs.items():
         if name not in names and NUMPY_NAMES.get(name) in names:
             name = NUMPY_NAMES[name]
+        name = OTHER_FORMS.get((op.name, name), name)
         if name not in names:
             position = SYNONYMS.get(name)
             if position is None or position >= len(names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import Any
 
 from ..core import dtype as dt
 from ..core.device import CPU, is_here, resolve
@@ -117,6 +118,9 @@ def _shared(obj, kind):
         return convert.from_numpy(obj)
     if hasattr(obj, "__dlpack__"):
         return engine.from_dlpack(obj)
+    if hasattr(obj, "untyped"):  # a storage
+        kind = getattr(obj, "dtype", kind) or dt.default_float()
+        return make(signature(kind, (obj.nbytes() // kind.itemsize,)), obj.untyped().mem)
     if isinstance(obj, (bytes, bytearray, memoryview)):
         return frombuffer(obj, dtype=kind or dt.default_float())
     return None
@@ -164,10 +168,13 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
         raise RuntimeError("from_file: a file can be mapped to the CPU's memory only")
     if not size:
         return raw_empty(signature(kind, (0,)))
-    if shared and not os.path.exists(filename):
-        mode = "w+"
-    else:
-        mode = "r+" if shared else "c"
-    array = np.memmap(filename, np.uint8, mode, shape=(size * kind.itemsize,))
-    address = data_reader()(array)
-    return make(signature(kind, (size,)), adopt(address, array.nbytes, array))
+    return make(signature(kind, (size,)), mapped(filename, shared, size * kind.itemsize))
+
+
+def mapped(filename, shared: bool | None, nbytes: int):
+    """A storage over the first bytes of a file; unless shared, changes stay in memory."""
+    mode: Any = "c"
+    if shared:
+        mode = "r+" if os.path.exists(filename) else "w+"
+    array = np.memmap(filename, np.uint8, mode, shape=(nbytes,))
+    return adopt(data_reader()(array), nbytes, array)

@@ -286,19 +286,6 @@ def _assert(condition, message):
         raise AssertionError(message)
 
 
-def _checks(kind: type[Exception]):
-    """A function that refuses what is not so."""
-    def check(cond, message=None) -> None:
-        if not cond:
-            raise kind("Expected cond to be True, but got False." if message is None else message())
-
-    return check
-
-
-_check, _check_index, _check_value = _checks(RuntimeError), _checks(IndexError), _checks(ValueError)
-_check_type, _check_not_implemented = _checks(TypeError), _checks(NotImplementedError)
-
-
 def _assert_async(cond, assert_msg: str = "Expected Tensor with single nonzero value, but got "
                   "zero") -> None:
     """Refuses a tensor of one element that is not true."""

@@ -13,9 +13,9 @@ from ..core import formats as fm
 from ..core import shape as sh
 from ..core.device import CPU, META
 from ..core.lazily import np
-from . import convert, create, legacy, options, shared_memory
+from . import convert, create, from_data, legacy, options, shared_memory
 from .eager import engine
-from .storage import allocate
+from .storage import adopt, allocate
 from .tensor import Tensor, base_of, make, offset_of, room_of, signature
 from .views import check_room
 from .writing import changed
@@ -51,6 +51,13 @@ class UntypedStorage:
         """A storage with a copy of a buffer's bytes."""
         return UntypedStorage(bytes(memoryview(buffer).cast("B")[offset:]))
 
+    @staticmethod
+    def from_file(filename, shared=False, nbytes=0) -> UntypedStorage:
+        """A storage over a file, read when it is looked at; shared, changes go to the file."""
+        if not nbytes:
+            return UntypedStorage(0)
+        return UntypedStorage.over(from_data.mapped(filename, shared, nbytes), nbytes)
+
     def bytes_array(self) -> np.ndarray:
         buffer = (ctypes.c_char * self.length).from_address(self.mem.address)
         buffer._keep = self.mem
@@ -80,8 +87,14 @@ class UntypedStorage:
         return self.bytes_array().tolist()
 
     def __getitem__(self, key):
-        found = self.bytes_array()[key]
-        return UntypedStorage(found.tobytes()) if isinstance(key, slice) else int(found)
+        if not isinstance(key, slice):
+            return int(self.bytes_array()[key])
+        start, stop, step = key.indices(self.length)
+        if step != 1:
+            raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is "
+                               "supported")
+        length = max(stop - start, 0)  # of the same memory, which it keeps
+        return UntypedStorage.over(adopt(self.mem.address + start, length, self.mem), length)
 
     def __setitem__(self, key, value) -> None:
         self.bytes_array()[key] = value

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flambeau.utils._pytree import TreeSpec, tree_leaves
 
-__all__ = ["tree_flatten_spec"]
+__all__ = ["register_pytree_flatten_spec", "tree_flatten_spec"]
+
+#: type -> (tree, spec) -> its children
+SUPPORTED_NODES: dict[type, Callable[[Any, TreeSpec], list[Any]]] = {}
+
+
+def register_pytree_flatten_spec(
+        cls: type, flatten_fn_spec: Callable[[Any, TreeSpec], list[Any]],
+        flatten_fn_exact_match_spec: Callable[[Any, TreeSpec], bool] | None = None) -> None:
+    """Says how instances of a class are taken apart by a structure."""
+    SUPPORTED_NODES[cls] = flatten_fn_spec
 
 
 def tree_flatten_spec(pytree: Any, spec: TreeSpec) -> list[Any]:
@@ -19,6 +30,8 @@ def tree_flatten_spec(pytree: Any, spec: TreeSpec) -> list[Any]:
 
 
 def _children(tree: Any, spec: TreeSpec) -> list[Any]:
+    if type(tree) in SUPPORTED_NODES:
+        return SUPPORTED_NODES[type(tree)](tree, spec)
     if isinstance(tree, dict):
         return [tree[key] for key in spec.context]
     return list(tree) if isinstance(tree, (list, tuple)) else tree_leaves(tree)

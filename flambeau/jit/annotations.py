@@ -144,3 +144,22 @@ def set_fusion_strategy(strategy):
 def onednn_fusion_enabled() -> bool:
     """Whether oneDNN fuses: it is not used."""
     return False
+
+
+class TensorType:
+    """The type of tensors, in annotations."""
+
+    @staticmethod
+    def get():
+        return TensorType()
+
+
+class BroadcastingListCls:
+    """Annotations of a list of so many numbers, for which one number may be given."""
+
+    def __getitem__(self, kind):
+        return list[kind]
+
+
+BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = BroadcastingListCls()
+BroadcastingList4 = BroadcastingList5 = BroadcastingList6 = BroadcastingListCls()

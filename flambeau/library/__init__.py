@@ -161,10 +161,20 @@ def register_kernel(op: Any, device_types: Any, func: Callable | None = None, /,
 
 def register_fake(op: Any, func: Callable | None = None, /, *, lib: Library | None = None,
                   _stacklevel: int = 1, allow_override: bool = False):
-    """Run a function for an op on the meta device: shapes and dtypes alone."""
-    return _impl(op, "meta", func=func)
+    """Run a function for an op on the meta device: shapes and dtypes alone.
+
+    The op may be defined later, or never: packages describe those of their C++ part before they
+    ask whether it is there.
+    """
+    return _impl_early(op, func=func)
 
 
+def _shapes_of(op: Any, func: Any) -> None:
+    kernels = _operator.kernels_of(op) if isinstance(op, str) else _find(op).kernels
+    kernels["meta"] = func
+
+
+_impl_early = _decorating(_shapes_of)
 impl_abstract = register_fake
 
 

@@ -5,6 +5,7 @@ Under this name torch also keeps ops by namespace: `torch.ops.mylib.f`, see name
 
 from importlib.util import find_spec as _find
 
+from .namespaces import load_library as load_library
 from .namespaces import namespace as _namespace
 
 

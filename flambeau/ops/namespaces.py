@@ -124,3 +124,9 @@ _namespaces: dict[str, Namespace] = {}
 def namespace(name: str) -> Namespace:
     """The namespace of this name, which may be empty."""
     return _namespaces.setdefault(name, Namespace(name))
+
+
+def load_library(path) -> None:
+    """Ops of a library in C++, of which there are none: refused as files that cannot be loaded."""
+    raise OSError(f"load_library: {path}: libraries in C++ are linked against PyTorch and cannot "
+                  "be loaded here; an op is a Python function (torch.library.custom_op)")

@@ -464,7 +464,8 @@ def _build(r):
     if kind is collections.OrderedDict:
         for name, value in _named(state, kind).items():
             target.__dict__[name] = value
-    elif r.callable.get(id(kind)) is kind and kind not in (set, collections.Counter):
+    elif names.declared_safe(kind) or (
+            r.callable.get(id(kind)) is kind and kind not in (set, collections.Counter)):
         _set_state(target, state)
     else:
         raise Refused(f"Can only build Tensor, Parameter, OrderedDict or types allowlisted via "

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from flambeau.return_types import all_return_types
 
 PyTree = Any
+Context = Any
 
 
 class NodeDef(NamedTuple):
@@ -29,6 +30,14 @@ class NodeDef(NamedTuple):
 def _of_mapping(make):
     return NodeDef(lambda d: (list(d.values()), list(d)),
                    lambda children, keys: make(zip(keys, children, strict=True)))
+
+
+def _dict_flatten(d) -> tuple[list, Context]:
+    return list(d.values()), list(d)
+
+
+def _dict_unflatten(values, context: Context) -> dict:
+    return dict(zip(context, values, strict=False))
 
 
 def _of_default(d):
@@ -275,6 +284,10 @@ KeyEntry = Any
 KeyPath = tuple
 
 
+def _dict_flatten_with_keys(d) -> tuple[list[tuple], Context]:
+    return [(MappingKey(key), value) for key, value in d.items()], list(d)
+
+
 def _keyed_children(tree, kind) -> list[tuple]:
     """The children of a container, each with its key."""
     node = SUPPORTED_NODES[kind]
@@ -282,9 +295,9 @@ def _keyed_children(tree, kind) -> list[tuple]:
         return list(node.flatten_with_keys_fn(tree)[0])
     children, _ = node.flatten_fn(tree)
     if kind in (dict, OrderedDict, defaultdict):
-        keys: list = [MappingKey(key) for key in tree]
-    elif kind is namedtuple:
-        keys = [GetAttrKey(name) for name in tree._fields]
+        return _dict_flatten_with_keys(tree)[0]
+    if kind is namedtuple:
+        keys: list = [GetAttrKey(name) for name in tree._fields]
     elif isinstance(tree, (list, tuple, deque)):
         keys = [SequenceKey(i) for i in range(len(children))]
     else:

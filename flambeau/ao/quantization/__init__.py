@@ -15,10 +15,11 @@ import flambeau
 from flambeau import Tensor, nn
 from flambeau.ao.nn.quantized import dynamic
 from flambeau.ao.nn.quantized.dynamic.linear import symmetric
+from flambeau.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
 
-__all__ = ["QConfig", "default_dynamic_qconfig", "float16_dynamic_qconfig",
-           "get_default_dynamic_quant_module_mappings", "per_channel_dynamic_qconfig",
-           "quantize_dynamic"]
+__all__ = ["DeQuantStub", "QConfig", "QuantStub", "QuantWrapper", "default_dynamic_qconfig",
+           "float16_dynamic_qconfig", "get_default_dynamic_quant_module_mappings",
+           "per_channel_dynamic_qconfig", "quantize_dynamic"]
 
 
 class QConfig:

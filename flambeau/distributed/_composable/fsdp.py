@@ -1,5 +1,5 @@
 """Modules that are shared out in place, where they were at first."""
 
-from flambeau.distributed.fsdp.in_place import FSDPModule
+from flambeau.distributed.fsdp.in_place import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-__all__ = ["FSDPModule"]
+__all__ = ["FSDPModule", "MixedPrecisionPolicy", "fully_shard"]

@@ -1,7 +1,13 @@
 """Fully sharded data parallel: torch.distributed.fsdp."""
 
 from .fully_sharded import FullyShardedDataParallel
-from .in_place import FSDPModule
+from .in_place import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
 from .options import (
     BackwardPrefetch,
     CPUOffload,
@@ -18,6 +24,7 @@ from .options import (
 )
 
 __all__ = [
+    "CPUOffloadPolicy", "MixedPrecisionPolicy", "OffloadPolicy", "fully_shard",
     "FSDPModule", "FullyShardedDataParallel", "ShardingStrategy", "StateDictType",
     "BackwardPrefetch",
     "CPUOffload", "MixedPrecision", "StateDictConfig", "FullStateDictConfig",

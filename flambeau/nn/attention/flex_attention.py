@@ -14,6 +14,8 @@ __all__ = [
     "flex_attention", "noop_mask", "or_masks",
 ]  # fmt: skip
 
+_DEFAULT_SPARSE_BLOCK_SIZE = 128
+
 
 class AuxRequest(NamedTuple):
     """What beside the result is wanted."""

@@ -170,6 +170,9 @@ def grid_sample(input: Tensor, grid: _Any, mode: _str = 'bilinear', padding_mode
 def group_norm(input: Tensor, num_groups: _Any, weight: _Any = None, bias: _Any = None, eps: _Any = 1e-05, cudnn_enabled: _bool = True, *, out: _Any = None) -> _tuple[Tensor, ...]:
     """Normalise each group of channels of each sample by its mean and deviation."""
 
+def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: _Any = None) -> Tensor:
+    """Products of groups: `offs` says where each ends along the dimension that is shared out."""
+
 def gumbel_softmax(logits: _Any, tau: _Any = 1, hard: _bool = False, eps: _Any = 1e-10, dim: _Any = -1) -> Tensor:
     """A sample of each distribution, softened by tau; with `hard`, one-hot on the way forward."""
 
@@ -456,6 +459,7 @@ __all__ = [
     "glu",
     "grid_sample",
     "group_norm",
+    "grouped_mm",
     "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",

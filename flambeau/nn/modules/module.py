@@ -17,6 +17,9 @@ from flambeau.nn.modules.hooks import (
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
 )
+from flambeau.nn.modules.state import (
+    _EXTRA_STATE_KEY_SUFFIX as _EXTRA_STATE_KEY_SUFFIX,
+)
 from flambeau.nn.modules.state import STATE_TABLES, Stateful, _IncompatibleKeys
 from flambeau.nn.modules.tree import (
     BUFFER,

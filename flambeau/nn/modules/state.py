@@ -9,7 +9,7 @@ from flambeau import Tensor
 from flambeau.nn.modules.tree import MODULE, PARAMETER, registered
 from flambeau.nn.parameter import Parameter, is_lazy
 
-EXTRA_STATE = "_extra_state"
+EXTRA_STATE = _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 STATE_TABLES = (
     "_state_dict_pre_hooks",
     "_state_dict_hooks",

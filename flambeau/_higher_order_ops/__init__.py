@@ -1,4 +1,4 @@
-"""Branches and loops as calls: what a program writes to keep its control flow in one expression.
+"""Branches, loops and scans as calls: control flow of a program in one expression.
 
 A compiled function runs its Python, so that both mean here what `if` and `while` mean; gradients
 flow through either.
@@ -9,7 +9,9 @@ from __future__ import annotations
 from flambeau import Tensor
 from flambeau.utils._pytree import tree_leaves
 
-__all__ = ["cond", "while_loop"]
+from .associative_scan import associative_scan
+
+__all__ = ["associative_scan", "cond", "while_loop"]
 
 
 def cond(pred, true_fn, false_fn, operands=()):
