@@ -276,7 +276,7 @@ def test_adaptive_maxima_refuse():
         pool(torch.ones(1, 2, 2), 1)
         with pytest.raises(RuntimeError, match="3D or 4D"):
             pool(torch.ones(2, 2), 1)
-        with pytest.raises(RuntimeError, match="greater than or equal to 0"):
+        with pytest.raises(RuntimeError, match="negative dimension -1"):
             pool(torch.ones(1, 2, 2), -1)
         assert pool(torch.ones(1, 2, 2), 0).shape == (1, 0, 0)
         assert pool(torch.empty(1, 2, 2, device="meta"), 1).is_meta

@@ -67,7 +67,7 @@ def plug(op: Op) -> None:
         op.run = replays.playing(op, op.run)
     if op.name in replays.BACKS and op.formula is not None:
         back = back_of(op)
-        back.play = replays.playing_back(back.gradients)
+        back.play = replays.playing_back(op.name, back.gradients)
     for family in (number_first, convolve, pooling, ordered, added, fetch, deposit, entropy, layer,
                    cuts, likeness, inplace, fourier, gridded, inverse, placing, converging,
                    systems, distances):

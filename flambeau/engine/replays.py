@@ -99,7 +99,7 @@ def known_by(args, tensors: list) -> list | None:
 
 def playing(op: Op, otherwise):
     """The front of a composite, given the one that knows all calls."""
-    known = _table()
+    known, name = _table(), op.name
 
     def front(*args, **named):
         if tracers or checkers or autocasting or Tensor not in PLAIN:
@@ -115,14 +115,14 @@ def playing(op: Op, otherwise):
             return otherwise(*args, **named) if out is None else out
         if found is False:
             return otherwise(*args, **named)
-        return _met(known, key, found, otherwise, args, named, tensors)
+        return _met(name, known, key, found, otherwise, args, named, tensors)
 
-    front.__name__, front.__doc__ = op.name, op.doc
+    front.__name__, front.__doc__ = name, op.doc
     return front
 
 
-def playing_back(formula):
-    """f(parents, values): what `formula(parents, values)` gives, a gradient or None for each of the
+def playing_back(name: str, formula):
+    """f(parents, values) of an op: what `formula(parents, values)` gives, a gradient or None for each of the
     parents of a step, where nothing of it is recorded."""
     known = _table()
 
@@ -140,20 +140,21 @@ def playing_back(formula):
             return formula(parents, values) if out is None else out
         if found is False:
             return formula(parents, values)
-        return _met(known, key, found, lambda *given: formula(parents, given), values, {}, tensors,
-                    True)
+        return _met(f"{name}_back", known, key, found, lambda *given: formula(parents, given),
+                    values, {}, tensors, True)
 
     return front
 
 
-def _met(known: dict, key: tuple, found, run, args, named: dict, tensors: list, handed=False):
+def _met(name: str, known: dict, key: tuple, found, run, args, named: dict, tensors: list,
+         handed=False):
     """The result of a call that is not played yet: it is counted, recorded, or compared."""
     if found is None or found.__class__ is int:
         count = 1 if found is None else found + 1
         if count <= OFTEN:
             keep(known, key, count)
             return run(*args, **named)
-        out, known[key] = _recorded(run, args, named, tensors, count, handed)
+        out, known[key] = _recorded(name, run, args, named, tensors, count, handed)
         return out
     out = run(*args, **named)
     known[key] = found.play if found.gives(out, tensors) else False
@@ -184,7 +185,7 @@ def _parts(out) -> list:
 # -- recording -------------------------------------------------------------------------------------
 
 
-def _recorded(run, args, named: dict, tensors: list, count: int, handed: bool):
+def _recorded(name: str, run, args, named: dict, tensors: list, count: int, handed: bool):
     """(result, what to remember of a call): what may be played, or that it is not to be."""
     from .tape import LISTENING  # not needed before something comes often
 
@@ -208,7 +209,7 @@ def _recorded(run, args, named: dict, tensors: list, count: int, handed: bool):
     finally:
         recorder.stop()
     try:
-        play = _written(recorder, out, len(tensors), handed)
+        play = _written(name, recorder, out, len(tensors), handed)
     finally:
         recorder.end()
     return out, False if play is None else _Trial(play)
@@ -273,7 +274,7 @@ def _listener():
 # -- what is played --------------------------------------------------------------------------------
 
 
-def _written(recorder, out, count: int, handed: bool):
+def _written(name: str, recorder, out, count: int, handed: bool):
     """A function of the tensors that does what was recorded; None if that cannot be said of it.
 
     What was given is part of the result only if it may be `handed` on.
@@ -297,7 +298,7 @@ def _written(recorder, out, count: int, handed: bool):
     if recorder.reason or recorder.changed or any(launch.effect for launch in launches) or (
             any(("buffer", b) in made for b in recorder.filled)):
         return None
-    return _Text(recorder, launches, out, parts, ends).compiled(count)
+    return _Text(recorder, launches, out, parts, ends).compiled(name, count)
 
 
 class _Text:
@@ -318,13 +319,13 @@ class _Text:
         self._calls(launches)
         self.lines.append(f"return {self._answer(out, results)}")
 
-    def compiled(self, count: int):
+    def compiled(self, name: str, count: int):
         if self.room > _MOST_BYTES:
             return None
         given = [f"x{k}" for k in range(count)]
         starts = [f"a{k} = x{k}.ptr" for k in range(count)]
         text = "".join(f"    {line}\n" for line in (*starts, *self.lines))
-        play = compile_front(f"def play({', '.join(given)}):\n{text}", "play", self.scope)
+        play = compile_front(f"def {name}({', '.join(given)}):\n{text}", name, self.scope)
         self.scope["held"] = self.held
         return play
 

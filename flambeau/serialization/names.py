@@ -198,6 +198,11 @@ def get_safe_globals() -> list:
     return list(_added.values())
 
 
+def declared_safe(kind: type) -> bool:
+    """Whether the user said so of a class."""
+    return any(each is kind for each in _added.values())
+
+
 def clear_safe_globals() -> None:
     """Forget what was declared safe."""
     _added.clear()
