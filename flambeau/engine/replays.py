@@ -122,8 +122,8 @@ def playing(op: Op, otherwise):
 
 
 def playing_back(name: str, formula):
-    """f(parents, values) of an op: what `formula(parents, values)` gives, a gradient or None for each of the
-    parents of a step, where nothing of it is recorded."""
+    """f(parents, values) of an op: what `formula(parents, values)` gives, a gradient or None for
+    each of the parents of a step, where nothing of it is recorded."""
     known = _table()
 
     def front(parents: tuple, values: list) -> list:
