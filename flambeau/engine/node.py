@@ -449,7 +449,7 @@ class Walk:
             node = heappop(heap)[2]
             g = pending.pop(node)
             while node is not None:
-                if careful or node.extra is not None or id(node) in asked:
+                if careful or node.extra is not None or (asked and id(node) in asked):
                     grads = self._careful_step(node, g)
                     if grads is None:
                         break
