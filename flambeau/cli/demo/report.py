@@ -19,6 +19,8 @@ WHAT_NEXT = """
 what to try next
   flambeau demo --model gpt         a GPT that learns to write Python
   flambeau run your_script.py       a PyTorch script of yours, unmodified
+  flambeau doctor your_script.py    what spoils its training, if anything does
+  flambeau explore                  shapes, gradients and the training loop, in the browser
   flambeau info                     what this machine offers
   examples/, docs/tour.py           programs to start from, and the tour of the engine"""
 
