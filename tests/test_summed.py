@@ -159,6 +159,45 @@ def test_products_added_by_hand(changes):
     assert names_of(compiled).count("product_float32") == (6 if changes else 1)
 
 
+def test_rows_that_two_sums_see_before_and_after_a_change():
+    torch.manual_seed(10)
+    start = torch.randn(2, 3)
+
+    def step():
+        rows, before, after = start.clone(), torch.zeros(3, 3), torch.zeros(3, 3)
+        for _ in range(5):
+            before += rows.T @ rows
+        rows.mul_(2)
+        for _ in range(5):
+            after += rows.T @ rows
+        return before, after
+
+    expected, compiled = step(), torch.compile(step)
+    for _ in range(4):
+        for a, b in zip(compiled(), expected, strict=True):
+            assert_close(a, b)
+
+
+def test_rows_that_another_sum_copies_later():
+    """Of slices of one tensor, which are copied where the first sum reads them."""
+    torch.manual_seed(11)
+    x, y = torch.randn(2, 6, 3), torch.randn(2, 6, 3)
+
+    def step():
+        one, other = torch.zeros(3, 3), torch.zeros(3, 3)
+        for k in range(6):
+            if k < 5:
+                one += x[:, k].T @ y[:, k]
+            other += x[:, k].T @ (y[:, k] * 2)
+        one += x[:, 5].T @ y[:, 5]
+        return one, other
+
+    expected, compiled = step(), torch.compile(step)
+    for _ in range(4):
+        for a, b in zip(compiled(), expected, strict=True):
+            assert_close(a, b)
+
+
 def test_two_weights_of_the_same_rows():
     torch.manual_seed(6)
     one, other = (torch.randn(4, 4, requires_grad=True) for _ in range(2))

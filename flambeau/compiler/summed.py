@@ -185,7 +185,8 @@ class _Work(Uses):
         self.instead: dict[int, list] = {}
         self.homes: dict[int, Place] = {}
         self.keep: list = []
-        self.laid: dict[tuple, list[Place]] = {}    # rows -> where they lie below each other
+        #: rows, and who wrote them last -> where they lie below each other, and after which launch
+        self.laid: dict[tuple, tuple[list[Place], int]] = {}
 
     def sums(self) -> dict[Place, list[int]]:
         """What is added to again and again, and by which launches."""
@@ -260,25 +261,26 @@ class _Work(Uses):
         self.keep.append(words)
         self.instead |= {k: [] for term in terms for k in (term.product, term.add)
                          if k is not None}
-        given = self._laid([(term.product, term.given) for term in terms], dtype)
-        taken = self._laid([(term.product, term.taken) for term in terms], dtype)
+        given = self._laid([(term.product, term.given) for term in terms], dtype, last.add)
+        taken = self._laid([(term.product, term.taken) for term in terms], dtype, last.add)
         starts = terms[0].add is None
         target = total if starts else self.launches[last.product].args[0]
         whole = Launch(_SUM, product_function(dtype, False), None,
                        (target, *given, *taken, words.address), None, (0,))
         self.instead[last.add] = [whole] if starts else [whole, self.launches[last.add]]
 
-    def _laid(self, sides: list[tuple[int, Side]], dtype: str) -> list[Place]:
+    def _laid(self, sides: list[tuple[int, Side]], dtype: str, end: int) -> list[Place]:
         """Where rows lie that are below each other, after they were put there.
 
-        sides: the products that they are rows of, which know them last, and what they are.
+        sides: the products that they are rows of, which know them last, and what they are; end: the
+        launch that needs them. Another sum may have laid the same rows before then.
         """
-        key = tuple([side for _, side in sides])
-        found = self.laid.get(key)
-        if found is not None:
-            return found
-        size = SIZES[dtype]
-        home, at, found = len(self.buffers), 0, []
+        key = tuple([(side, self._written_before(product, side)) for product, side in sides])
+        known, ready = self.laid.get(key, ([], end))
+        if known and ready < end:
+            return known
+        size, ready, found = SIZES[dtype], -1, []  # type: ignore[var-annotated]
+        home, at = len(self.buffers), 0
         self.buffers.append(0)
         for product, side in sides:
             nbytes = side.rows * side.width * size
@@ -290,11 +292,16 @@ class _Work(Uses):
                 self.buffers.append(nbytes)
                 self.homes[lies.root[1]] = place
                 self.instead[product].append(_copy(dtype, lies, side))
+                ready = max(ready, product)
             found.append(lies)
             at += nbytes
         self.buffers[home] = at
-        self.laid[key] = found
+        self.laid[key] = found, ready
         return found
+
+    def _written_before(self, product: int, side: Side) -> int:
+        """The launch that wrote rows last when a product reads them."""
+        return max((k for k in self.writers(side.place.root) if k < product), default=-1)
 
     def _can_move(self, side: Side, nbytes: int, size: int) -> bool:
         """Whether a buffer is nothing but these rows, and may lie elsewhere."""
