@@ -279,7 +279,7 @@ class _Work(Uses):
         known, ready = self.laid.get(key, ([], end))
         if known and ready < end:
             return known
-        size, ready, found = SIZES[dtype], -1, []  # type: ignore[var-annotated]
+        size, ready, found = SIZES[dtype], -1, []
         home, at = len(self.buffers), 0
         self.buffers.append(0)
         for product, side in sides:
