@@ -46,6 +46,7 @@ from .engine import (
     storages,
     subclass,
     together,  # noqa: F401  what optimizers and clipping use
+    whole_step,  # noqa: F401  what optimizers use
     writing,
     written_out,
 )

@@ -12,10 +12,10 @@ _STEP = "step"
 
 
 class Count:
-    """How many steps there were, or a number that depends on it: a formula, as text."""
+    """How many steps there were, or a number that depends on it: (sign, left, right) of others."""
 
-    def __init__(self, text: str, constants: dict):
-        self.text, self.constants = text, constants
+    def __init__(self, tree):
+        self.tree = tree
 
     def __bool__(self):
         raise TypeError("a formula has no truth value")
@@ -24,21 +24,19 @@ class Count:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _text(value, constants: dict) -> str:
-    """A number as it is written in a formula; those that are known have names there."""
+def tree_of(value):
+    """The formula of a number, which is itself where it does not depend on the count."""
     if isinstance(value, Count):
-        return value.text
+        return value.tree
     if type(value) not in (int, float):
         raise TypeError("a formula has numbers in it, and nothing else")
-    name = f"c{len(constants)}"
-    constants[name] = value
-    return name
+    return value
 
 
 def _form(sign: str, swapped: bool):
     def form(self, other):
-        pair = self.text, _text(other, self.constants)
-        return Count(f"({f' {sign} '.join(pair[::-1] if swapped else pair)})", self.constants)
+        pair = self.tree, tree_of(other)
+        return Count((sign, *(pair[::-1] if swapped else pair)))
     return form
 
 
@@ -70,12 +68,11 @@ def _lasts(value) -> bool:
     return value is None or type(value) in (bool, int, float, str)
 
 
-def pace(numbers: Callable, options: dict) -> tuple[list[str], dict, dict] | None:
-    """What `numbers(counts, options)` gives for a symbolic count, the names of the options that it
-    depends on, and the constants in its formulas; None if it is more than arithmetic."""
-    constants: dict = {}
+def pace(numbers: Callable, options: dict) -> tuple[list[str], dict] | None:
+    """What `numbers(counts, options)` gives for a symbolic count, and the names of the options that
+    it depends on; None if it is more than arithmetic."""
     read = _Read(options)
-    counts = {_STEP: (t := Count("t", constants))}
+    counts = {_STEP: (t := Count(_STEP))}
     try:
         found = numbers(counts, read)
     except TypeError:
@@ -84,11 +81,26 @@ def pace(numbers: Callable, options: dict) -> tuple[list[str], dict, dict] | Non
     if len(counts) > 1 or counts[_STEP] is not t or not all(
             name in options and _lasts(options[name]) for name in names):
         return None
-    return names, found, constants
+    return names, found
 
 
-def formula(values, constants: dict) -> Callable[[float], tuple]:
+def written(tree, constants: list, write: Callable[[str, str, str], str]) -> str:
+    """A formula as text: `write` joins two texts by a sign. Numbers are named c0, c1, ... by where
+    they are put among the constants, and the count is t."""
+    if tree is _STEP:
+        return "t"
+    if type(tree) is tuple:
+        sign, left, right = tree
+        return write(sign, written(left, constants, write), written(right, constants, write))
+    constants.append(tree)
+    return f"c{len(constants) - 1}"
+
+
+def formula(values) -> Callable[[float], tuple]:
     """A function from the count to these numbers."""
-    texts = [_text(value, constants) for value in values]
-    names = ", ".join(f"{name}={name}" for name in constants)
-    return eval(f"lambda t, {names}: ({''.join(text + ', ' for text in texts)})", constants)
+    constants: list = []
+    texts = [written(tree_of(v), constants, lambda sign, a, b: f"({a} {sign} {b})") + ", "
+             for v in values]
+    names = ", ".join(f"c{k}=c{k}" for k in range(len(constants)))
+    return eval(f"lambda t, {names}: ({''.join(texts)})",
+                {f"c{k}": value for k, value in enumerate(constants)})

@@ -24,8 +24,8 @@ FILE_AT = slot_offset(types.CodeType, "co_filename")
 #: functions of Python, and their types
 EXTERNAL = {
     "PyDict_GetItemWithError": "ptr (ptr, ptr)", "PyType_GenericAlloc": "ptr (ptr, i64)",
-    "PyType_IsSubtype": "i32 (ptr, ptr)", "PyLong_AsVoidPtr": "ptr (ptr)",
-    "PyLong_AsSsize_t": "i64 (ptr)", "PyFloat_AsDouble": "double (ptr)",
+    "PyType_IsSubtype": "i32 (ptr, ptr)",
+    "PyFloat_AsDouble": "double (ptr)",
     "PyTuple_New": "ptr (i64)", "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)",
     "PyErr_Occurred": "ptr ()", "PyErr_Clear": "void ()", "PyLong_FromSsize_t": "ptr (i64)",
     "Py_IncRef": "void (ptr)", "Py_DecRef": "void (ptr)", "PyThread_get_thread_ident": "i64 ()",
@@ -37,6 +37,8 @@ EXTERNAL = {
     "PyEval_GetFrame": "ptr ()", "PyFrame_GetBack": "ptr (ptr)", "PyFrame_GetCode": "ptr (ptr)",
     "PyFrame_GetLasti": "i32 (ptr)", "PySet_Contains": "i32 (ptr, ptr)",
 }
+#: the same of our own, see integers.py
+OWN = {"flambeau_address": "ptr (ptr)", "flambeau_integer": "i64 (ptr)"}
 #: variables that all fronts share, each a word: @g_<name>
 GLOBALS = ("tensor", "node", "none", "leaf", "float", "int", "zeros2", "zeros3", "nones2",
            "nones3", "false", "true", "nothing", "follow", "off_count", "off_ident", "special",

@@ -42,14 +42,18 @@ LONG = bridge.GIL_THRESHOLD
 _DTYPES = (float32, float64)  # others are rounded after every operation, as tensors are
 
 
+def offsets() -> tuple:
+    """Where tensors and signatures keep what native code reads."""
+    bridge.jit().publish_python(("PyDict_Next", "PyType_IsSubtype"))
+    return (*[(n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad")],
+            *[(n, slot_offset(Signature, n))
+              for n in ("numel", "contiguous", "dtype", "device", "tag")])
+
+
 @functools.cache
 def _code() -> dict:
     """The native functions of assembly/gather.py."""
-    bridge.jit().publish_python(("PyDict_Next", "PyType_IsSubtype"))
-    offsets = [(n, slot_offset(Tensor, n)) for n in ("sig", "ptr", "mem", "node", "_grad")]
-    offsets += [(n, slot_offset(Signature, n))
-                for n in ("numel", "contiguous", "dtype", "device", "tag")]
-    return machine_code("gather", ("gather", "search", "forget"), tuple(offsets))
+    return machine_code("gather", ("gather", "search", "forget"), offsets())
 
 
 def _is_plain(t, sig=None) -> bool:
@@ -99,6 +103,9 @@ class Update:
         self._kernels: dict = {}
         self._last: tuple = _NO_KERNEL  # that of the step before
         self._options: dict | None = None   # those that the step before depended on
+        #: what takes the numbers of a step that is repeated, and their formulas
+        self.run: Any = None
+        self.paced: list = []
         #: repeat(options) takes a step that differs from the last one by its count; False, and
         #: nothing done, if it may differ more
         self.repeat: Callable[[dict], bool] = _differs
@@ -139,7 +146,7 @@ class Update:
             "old": self._old.buffer_info()[0], "new": self._new.buffer_info()[0],
         }
         self._plan = array("q", [said[name] for name in UPDATE])
-        self._address = self._plan.buffer_info()[0]
+        self.address = self._plan.buffer_info()[0]
         self._gather = _code()["gather"]
 
     @property
@@ -161,18 +168,18 @@ class Update:
         if found is None:
             self._changes = True
             return
-        names, symbolic, constants = found
+        names, symbolic = found
         self._options = {k: options[k] for k in (*names, *flags) if k in options}
         if before is not None and self._options:
-            run, given = self._made_for(rule, symbolic, negated)
-            self.repeat = self._repeating(options, formula([symbolic[k] for k in given], constants),
-                                          run)
+            self.run, given = self._made_for(rule, symbolic, negated)
+            self.paced = [symbolic[k] for k in given]
+            self.repeat = self._repeating(options, formula(self.paced), self.run)
 
     def _repeating(self, options: dict, numbers: Callable, run: Callable) -> Callable[[dict], bool]:
         """Steps with these options, whose numbers are a function of the count."""
         picked = operator.itemgetter(*self._options or ())
         values, elements = picked(options), self.elements
-        old, new, gather, address = self._old, self._new, self._gather, self._address
+        old, new, gather, address = self._old, self._new, self._gather, self.address
         table, busy = self._table_address, self._busy
         if elements > LONG:
             run = functools.partial(_without_the_lock, run, busy, self.members)
@@ -205,7 +212,7 @@ class Update:
         new = self._new
         for k, name in enumerate(self.counters):
             new[k] = counts[name]
-        rows = self._gather(self._address, 0)
+        rows = self._gather(self.address, 0)
         if rows < 0:
             return False
         if self.elements > LONG:

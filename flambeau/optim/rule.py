@@ -11,7 +11,7 @@ import struct
 
 import flambeau
 from flambeau import Tensor
-from flambeau.assemble import together
+from flambeau.assemble import together, whole_step
 
 from .optimizer import Optimizer
 
@@ -34,6 +34,11 @@ FLAGS = ("maximize", "foreach", "capturable", "differentiable")  # that numbers 
 NOTHING = (None, None, (), ())  # what is known of a group at first
 
 
+def never(groups, state):
+    """As long as no step is known that is one native call."""
+    return False
+
+
 class RuleOptimizer(Optimizer):
     """An optimizer given by four declarations.
 
@@ -49,6 +54,9 @@ class RuleOptimizer(Optimizer):
     # what another step found out of a group: its parameters, the state, those updated together, and
     # others
     _known: dict = {}
+    # how all updates of a step were repeated, that step as one native call, and what takes it
+    _whole: tuple = ([], None)
+    _take = staticmethod(never)
     sparse = False  # whether it leaves alone what has no gradient
     no_sparse_hint = ""
 
@@ -83,20 +91,46 @@ class RuleOptimizer(Optimizer):
     def step(self, closure=None):
         """Update the parameters once; a closure evaluates the loss anew and returns it."""
         loss = None if closure is None else evaluate(closure)
+        if not self._take(self.param_groups, self.state):
+            self.step_groups()
+        return loss
+
+    def step_groups(self):
+        """Update the parameters of one group after the other."""
+        repeated = []  # updates that differed from the last ones by their count; None if others did
         for group in self.param_groups:
             params, state, updates, apart = self._known.get(id(group), NOTHING)
             if params is not group["params"] or state is not self.state:
                 self.look_again(group, set())
+                repeated = None
                 continue
             for update in updates:
-                if not (update.repeat(group) or self.update_together(update, group)):
+                if update.repeat(group):
+                    if repeated is not None:
+                        repeated.append(update)
+                    continue
+                repeated = None
+                if not self.update_together(update, group):
                     before = updates[:updates.index(update)]
                     self.look_again(group, {id(p) for done in before for p in done.members})
                     break
             else:
                 if apart:
                     self.update_apart(apart, group)
-        return loss
+                    repeated = None
+        if repeated:
+            self.learn_whole(repeated)
+
+    def learn_whole(self, updates):
+        """Let the next step be one native call, if it will be like this one."""
+        known, step = self._whole
+        ways = [update.repeat for update in updates]
+        if known != ways or (step and step.groups is not self.param_groups):
+            step = whole_step.whole_step(self.param_groups, self.state, updates)
+            self._whole = ways, step
+            self._take = step.function() if step else never
+        elif step:
+            step.learn()
 
     def update_together(self, update, group):
         """One native call; False, and nothing done, if it no longer fits."""

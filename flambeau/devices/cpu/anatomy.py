@@ -5,6 +5,7 @@ Object code is kept on disk for one release, see objects.py, so it may have thes
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from sys import getrefcount
 
@@ -34,3 +35,16 @@ def _named() -> int:
 #: what getrefcount counts of an object that one local name has: the name and the argument, or, from
 #: 3.14 on, the name alone, from which the argument is borrowed
 NAMED = _named()
+
+
+def _word(thing, at: int) -> int:
+    return ctypes.c_int64.from_address(id(thing) + at).value
+
+
+#: an integer: where its digits are, of so many bits in a half word each, after a word that says how
+#: many they are; what that word is for zero, and for positive integers of one digit and of two
+DIGITS, DIGIT = SIZE + 8, sys.int_info.bits_per_digit
+NO_DIGIT, ONE_DIGIT, TWO_DIGITS = (_word(n, SIZE) for n in (0, 1, 1 << DIGIT))
+if sys.int_info.sizeof_digit != 4 or _word((3 << DIGIT) + 5, DIGITS) != (3 << 32) + 5:
+    raise ImportError("flambeau knows integers of CPython whose digits have 30 bits each; those of "
+                      f"this Python are others: {sys.int_info}.")

@@ -151,12 +151,12 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 
 #: letter of an argument -> what unboxes it, and its type then
-_UNBOX = {"p": ("PyLong_AsVoidPtr", "ptr"), "q": ("PyLong_AsSsize_t", "i64"),
+_UNBOX = {"p": ("flambeau_address", "ptr"), "q": ("flambeau_integer", "i64"),
           "d": ("PyFloat_AsDouble", "double")}
 
 #: what an entry of a kernel calls
-_ENTRY_CALLS = """declare ptr @PyLong_AsVoidPtr(ptr)
-declare i64 @PyLong_AsSsize_t(ptr)
+_ENTRY_CALLS = """declare ptr @flambeau_address(ptr)
+declare i64 @flambeau_integer(ptr)
 declare double @PyFloat_AsDouble(ptr)
 declare ptr @PyErr_Occurred()
 declare ptr @PyEval_SaveThread()

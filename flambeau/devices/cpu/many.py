@@ -20,6 +20,10 @@ PART = 1 << 15
 #: how many elements are worth a thread's while
 GRAIN = 1 << 14
 
+#: where the code behind a callable is that finds its numbers in memory:
+#: (table, rows, numbers, elements in all)
+LISTED: dict = {}
+
 
 @functools.cache
 def many(kernel: Kernel, columns: tuple[int, ...], width: int):
@@ -32,9 +36,11 @@ def many(kernel: Kernel, columns: tuple[int, ...], width: int):
     threads.publish()
     key = cache().key(f"many {columns} {width}\n{listing(kernel)}")
     name = f"m_{key[:24]}"
-    wrapper, _ = addresses(key, (f"{name}_py", name), lambda: _text(kernel, name, columns, width),
-                           True)
-    return function_at(wrapper, name)
+    wrapper, listed = addresses(key, (f"{name}_py", f"{name}_listed"),
+                                lambda: _text(kernel, name, columns, width), True)
+    function = function_at(wrapper, name)
+    LISTED[function] = listed
+    return function
 
 
 def _text(kernel: Kernel, name: str, columns: tuple[int, ...], width: int) -> str:
@@ -77,17 +83,22 @@ done:
   ret void
 }}
 
-define void @{name}(ptr %table, i64 %rows{passed}, i64 %elements) {{
+define void @{name}_listed(ptr %table, i64 %rows, ptr %numbers, i64 %elements) {{
   %context = alloca {context}
-  %numbers = alloca [{max(1, numbers)} x double]
   store ptr %table, ptr %context
   %second = getelementptr {context}, ptr %context, i32 0, i32 1
   store ptr %numbers, ptr %second
-{fill}  %scaled = mul i64 %rows, {GRAIN}
+  %scaled = mul i64 %rows, {GRAIN}
   %some = add i64 %elements, 1
   %less = sdiv i64 %scaled, %some
   %grain = add i64 %less, 1
   call void @flambeau_parallel(ptr @{name}_rows, ptr %context, i64 %rows, i64 %grain)
+  ret void
+}}
+
+define void @{name}(ptr %table, i64 %rows{passed}, i64 %elements) {{
+  %numbers = alloca [{max(1, numbers)} x double]
+{fill}  call void @{name}_listed(ptr %table, i64 %rows, ptr %numbers, i64 %elements)
   ret void
 }}
 {declared}{wrapper_ir(name, "pq" + "d" * numbers + "q", False)}"""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 
-from .bridge import BUFFER_IR, STORAGE_IR, THUNK_IR, Watch, make_storage_type
+from .bridge import BUFFER_IR, STORAGE_IR, THUNK_IR, Watch, jit, make_storage_type
+from .integers import INTEGERS_IR
 from .objects import addresses, cache
 
 ALIGNMENT = 64
@@ -23,9 +24,12 @@ FEW_PAGES = 8
 #: idle bytes in large blocks beyond which they are returned to the system
 IDLE_LIMIT = 1 << 30
 
-_IR = STORAGE_IR + THUNK_IR + BUFFER_IR
-_dealloc, Watch.thunk, getbuffer = addresses(
-    cache().key(_IR), ("storage_dealloc", "native_thunk", "tensor_getbuffer"), lambda: _IR)
+_IR = STORAGE_IR + THUNK_IR + BUFFER_IR + INTEGERS_IR
+_dealloc, Watch.thunk, getbuffer, _address, _integer = addresses(cache().key(_IR), (
+    "storage_dealloc", "native_thunk", "tensor_getbuffer", "flambeau_address", "flambeau_integer",
+), lambda: _IR)
+jit().publish("flambeau_address", _address)
+jit().publish("flambeau_integer", _integer)
 Storage: type = make_storage_type(_dealloc)
 
 _pools: dict[int, list] = {}

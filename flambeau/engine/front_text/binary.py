@@ -188,7 +188,7 @@ kin_sized:
   %from_first = icmp eq i64 %which, 0
   %ksig = select i1 %from_first, ptr %ks0, ptr %ks1
 {at("%numel", "%ksig", g["numel"])}
-  %count0 = call i64 @PyLong_AsSsize_t(ptr %numel)
+  %count0 = call i64 @flambeau_integer(ptr %numel)
   br label %found
 """
 

@@ -44,7 +44,7 @@ run:
 
 #: the result, and where its elements are
 RESULT = """  %out = call ptr @tensor_over(ptr %osig, ptr %mem, ptr %address)
-  %raw = call ptr @PyLong_AsVoidPtr(ptr %address)
+  %raw = call ptr @flambeau_address(ptr %address)
 """
 
 #: the end of a front that has recorded a step of a plan
@@ -59,7 +59,7 @@ done:
 def released(sig: str, g: dict) -> str:
     """Before a kernel runs: others may meanwhile, if a signature has many elements."""
     return f"""{at("%onumel", sig, g["numel"])}
-  %work = call i64 @PyLong_AsSsize_t(ptr %onumel)
+  %work = call i64 @flambeau_integer(ptr %onumel)
   %state = call ptr @release(i64 %work, ptr %plan)
 """
 
@@ -74,7 +74,7 @@ def find(found: str, table: str, key: str, onward: str, otherwise: str) -> str:
 def pointer(name: str, tensor: str, t: dict) -> str:
     """%<name>raw: where the elements of a tensor are."""
     return (f'{at(f"%{name}box", tensor, t["ptr"])}'
-            f"  %{name}raw = call ptr @PyLong_AsVoidPtr(ptr %{name}box)\n")
+            f"  %{name}raw = call ptr @flambeau_address(ptr %{name}box)\n")
 
 
 def operand(name: str, t: dict, onward: str, otherwise: str) -> str:
@@ -189,7 +189,7 @@ as_double:
   %double = call double @PyFloat_AsDouble(ptr %value)
   br label %checked
 as_int:
-  %whole = call i64 @PyLong_AsSsize_t(ptr %value)
+  %whole = call i64 @flambeau_integer(ptr %value)
   br label %checked
 checked:
 {phis("double %d0, i64 %i0", "as_double %double 0", "as_int 0.0 %whole")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..front_parts import EXTERNAL, GLOBALS, INFERRING, offsets
+from ..front_parts import EXTERNAL, GLOBALS, INFERRING, OWN, offsets
 from . import FORMS
 from .again import again
 from .binary import binary
@@ -36,6 +36,6 @@ def ternary_text(node: type) -> str:
 def _names(word: str, inferring: str) -> str:
     """What fronts call of Python's functions, and the variables that all of them share."""
     declared = "".join(f"declare {kind.split(' ')[0]} @{name}{kind[kind.index('('):]}\n"
-                       for name, kind in EXTERNAL.items())
+                       for name, kind in (EXTERNAL | OWN).items())
     variables = "".join(f"@g_{name} = {word}\n" for name in GLOBALS)
     return f"{declared}{variables}@g_inferring = {inferring}\n"

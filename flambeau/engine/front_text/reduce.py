@@ -51,7 +51,7 @@ whole:
 sized:
 {at("%kpacked", "%kplan", PACKED_AT)}{at("%kwords", "%kpacked", WORDS)}
 {at("%most", "%kwords", 40, "i64")}{at("%numel", "%sig", g["numel"])}
-  %size = call i64 @PyLong_AsSsize_t(ptr %numel)
+  %size = call i64 @flambeau_integer(ptr %numel)
   %fits = icmp sle i64 %size, %most
   br i1 %fits, label %packed_, label %all
 """

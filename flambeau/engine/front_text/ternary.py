@@ -76,9 +76,9 @@ go:
 {at("%free", "%plan", TUPLE + 8 * 6)}{TAKE}
 {at("%osig", "%plan", TUPLE)}{at("%address", "%mem", 16)}{RESULT}
 {at("%xbox", "%x", t["ptr"])}{at("%ybox", "%y", t["ptr"])}{at("%zbox", "%z", t["ptr"])}
-  %xraw = call ptr @PyLong_AsVoidPtr(ptr %xbox)
-  %yraw = call ptr @PyLong_AsVoidPtr(ptr %ybox)
-  %zraw = call ptr @PyLong_AsVoidPtr(ptr %zbox)
+  %xraw = call ptr @flambeau_address(ptr %xbox)
+  %yraw = call ptr @flambeau_address(ptr %ybox)
+  %zraw = call ptr @flambeau_address(ptr %zbox)
 {at("%kernel", "%words", 0)}{at("%last", "%words", 8, "i64")}
   %state = inttoptr i64 0 to ptr
   call void %kernel(ptr %raw, ptr %xraw, ptr %yraw, ptr %zraw, i64 %last)

@@ -69,7 +69,7 @@ by_kin:
 {find("%plan1", "%kins", "%kin", "sized", "by_shape")}
 sized:
 {at("%numel", "%sig", g["numel"])}
-  %n = call i64 @PyLong_AsSsize_t(ptr %numel)
+  %n = call i64 @flambeau_integer(ptr %numel)
   br label %packed_
 by_shape:
   %plans = load ptr, ptr %ctx

@@ -137,14 +137,14 @@ def _build(t: dict) -> str:
     return f"""
 build:
 {at("%mem", "%x", t["mem"])}{at("%xptr", "%x", t["ptr"])}
-  %by = call i64 @PyLong_AsSsize_t(ptr %move)
+  %by = call i64 @flambeau_integer(ptr %move)
   %stays = icmp eq i64 %by, 0
   br i1 %stays, label %same, label %moved
 same:
   call void @Py_IncRef(ptr %xptr)
   br label %make
 moved:
-  %raw = call ptr @PyLong_AsVoidPtr(ptr %xptr)
+  %raw = call ptr @flambeau_address(ptr %xptr)
   %further = getelementptr i8, ptr %raw, i64 %by
   %boxed = call ptr @PyLong_FromVoidPtr(ptr %further)
   br label %make

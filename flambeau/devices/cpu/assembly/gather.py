@@ -24,11 +24,11 @@ class Layout:
         return owner.at("i8", self.offsets[field]).load("ptr")
 
     def address(self, f: Function, tensor: Value) -> Value:
-        return f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {self.get(f, tensor, 'ptr').name})")
+        return f.new("ptr", f"call ptr @flambeau_address(ptr {self.get(f, tensor, 'ptr').name})")
 
     def number(self, f: Function, owner: Value, field: str) -> Value:
         boxed = self.get(f, owner, field)
-        return f.new("i64", f"call i64 @PyLong_AsSsize_t(ptr {boxed.name})")
+        return f.new("i64", f"call i64 @flambeau_integer(ptr {boxed.name})")
 
     def touch(self, f: Function, tensor: Value) -> None:
         """Count a change of the bytes under a tensor."""
@@ -149,11 +149,9 @@ def _cut() -> Function:
     return f
 
 
-def _gather(layout: Layout, unchanged: Function, cut: Function, write: Function) -> Function:
-    """Rows of tensor, gradient and states; counters move on. -1, and no change, if they differ."""
-    f = Function("gather", "ptr plan, i64 zero", "i64")
-    with f.when(_truth(f, unchanged, f.plan) ^ True):
-        f.give(f.const("i64", OTHERWISE))
+def _rows(layout: Layout, cut: Function, write: Function) -> Function:
+    """Write rows of tensor, gradient and states, and move counters on; returns how many."""
+    f = Function("rows", "ptr plan", "i64", local=True)
     w = _words(f, UPDATE, f.plan)
     rows, columns = f.var("i64", 0), w["states"] + 3
     with f.each(0, w["count"]) as i:
@@ -177,6 +175,15 @@ def _gather(layout: Layout, unchanged: Function, cut: Function, write: Function)
     with f.each(0, w["counters"]) as k:
         w["old"].store(w["new"].load("double", k), k)
     f.give(rows())
+    return f
+
+
+def _gather(unchanged: Function, rows: Function) -> Function:
+    """Rows of tensors; counters move on. -1, and no change, if anything differs."""
+    f = Function("gather", "ptr plan, i64 zero", "i64")
+    with f.when(_truth(f, unchanged, f.plan) ^ True):
+        f.give(f.const("i64", OTHERWISE))
+    f.give(_truth(f, rows, f.plan))
     return f
 
 
@@ -257,10 +264,15 @@ def _forget(layout: Layout) -> Function:
     return f
 
 
-def build(offsets) -> list[Function]:
-    layout = Layout(offsets)
+def updating(layout: Layout) -> list[Function]:
+    """What updates are compared and laid out by; the last two are `unchanged` and `rows`."""
     same, cut = _same_values(), _cut()
     read, write = _counter(layout)
-    unchanged = _unchanged(layout, same, read)
-    return [same, read, write, unchanged, cut, _gather(layout, unchanged, cut, write),
+    return [same, read, write, cut, _unchanged(layout, same, read), _rows(layout, cut, write)]
+
+
+def build(offsets) -> list[Function]:
+    layout = Layout(offsets)
+    same, read, write, cut, unchanged, rows = updating(layout)
+    return [same, read, write, cut, unchanged, rows, _gather(unchanged, rows),
             _search(layout, cut), _forget(layout)]

@@ -10,6 +10,14 @@ ITEM = 4
 #: instead of elements: there is no gradient; there may be one, and it is not our business
 ABSENT, ANY = -1, -2
 
+#: what the caller says of all groups of an optimizer, one word each
+WHOLE = ("list", "groups", "group_count", "updates", "update_count")
+#: words of a group: its dict, the keys and values in there, and how many pairs those are
+GROUP = 3
+#: words of an update: its plan, code (count, constants, numbers) with those constants and room for
+#: the numbers, how many they are, and code (table, rows, numbers, elements)
+ROW = ("plan", "numbers", "constants", "given", "count", "code", "elements")
+
 #: what the caller says of a list of tensors, one word each
 SEARCH = ("list", "table", "room", "dtype", "device", "item_size", "results", "gradients", "type",
           "true", "elements")

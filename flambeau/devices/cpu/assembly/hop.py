@@ -57,7 +57,7 @@ def build(offsets) -> list[Function]:
     one = _one(layout)
     f = Function("hop", "ptr self, ptr args, i64 n", "ptr", raw=True)
     place, op, given, named, grad = (f.args.load("ptr", k) for k in range(5))
-    state = f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {place.name})")
+    state = f.new("ptr", f"call ptr @flambeau_address(ptr {place.name})")
     null = f.const("ptr", 0)
     record = f.var("ptr", state.load("ptr", STATE.index("record")))
     # Whoever calls from another thread is not on this path.

@@ -83,12 +83,12 @@ def build(offsets) -> list[Function]:
         demand(layout.get(f, gradient, "sig") == row.load("ptr", 1), HELD)
         demand(layout.get(f, gradient, "node") == none(f), HELD)
         boxed = _field(memory, _ADDRESS)
-        table.store(f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {boxed.name})"),
+        table.store(f.new("ptr", f"call ptr @flambeau_address(ptr {boxed.name})"),
                     row.load("i64", 2))
     take(f, words["pools"], words["pool_count"])
     with f.each(0, words["pool_count"]) as i:
         boxed = taken(f, i)[1]
-        table.store(f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {boxed.name})"),
+        table.store(f.new("ptr", f"call ptr @flambeau_address(ptr {boxed.name})"),
                     words["slots"].load("i64", i))
     with f.each(0, words["grad_count"]) as i:
         row = words["grads"].at("i64", i * ROW)

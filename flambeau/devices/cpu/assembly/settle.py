@@ -105,7 +105,7 @@ def further_on(f: Function, start: Value, further: Value) -> Value:
     with f.when(further == 0) as whole:
         f.do(f"call void @Py_IncRef(ptr {start.name})")
     with whole.otherwise():
-        begin = f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {start.name})")
+        begin = f.new("ptr", f"call ptr @flambeau_address(ptr {start.name})")
         place.set(f.calls("PyLong_FromVoidPtr", "ptr", begin.at("i8", further)))
     return place()
 
@@ -144,7 +144,7 @@ def build(offsets) -> list[Function]:
     take(f, plan["pools"], plan["results"])
     with f.each(0, plan["results"]) as i:
         boxed = taken(f, i)[1]
-        table.store(f.new("ptr", f"call ptr @PyLong_AsVoidPtr(ptr {boxed.name})"), i + 2)
+        table.store(f.new("ptr", f"call ptr @flambeau_address(ptr {boxed.name})"), i + 2)
     first = plan["results"] + 2
     with f.each(0, plan["outside"]) as i:
         table.store(layout.address(f, _item(outside, i, True)), first + i)
