@@ -84,9 +84,9 @@ def _joined(first: Launch, then: Launch, results: set[int], users: Counter) -> F
 
 def _finishing(launch: Launch) -> Launch:
     """A launch of the code that finishes what it makes: of a product that is another."""
-    if launch.name not in _PRODUCTS:
+    if launch.name not in PRODUCTS:
         return launch
-    code = product_function(*_PRODUCTS[launch.name], finishing=True)
+    code = product_function(*PRODUCTS[launch.name], finishing=True)
     return launch.by(code.__name__, code)
 
 
@@ -174,7 +174,7 @@ def words_at(address: int, names) -> dict[str, int]:
 
 
 #: products, their dtype of sums, and whether something is added
-_PRODUCTS = {f"product_{sums}{'_added' if added else ''}": (sums, added)
+PRODUCTS = {f"product_{sums}{'_added' if added else ''}": (sums, added)
              for sums in ("float32", "float64") for added in (False, True)}
 #: routines that finish what they make, and what tells of that
-_OUTPUTS = {**dict.fromkeys(_PRODUCTS, _product), "conv_result": _convolution}
+_OUTPUTS = {**dict.fromkeys(PRODUCTS, _product), "conv_result": _convolution}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .epilogue import finished
 from .fuse import fused
+from .known import known
 from .summed import settled, summed
 
 
@@ -12,4 +13,4 @@ def fewer(launches: list, buffers: list[int], results: set[int],
     """The launches, their buffers, and the words that they have addresses of."""
     less = summed(launches, buffers, results, filled)
     launches = settled(fused(less.launches, results), less.homes)
-    return finished(launches, results), less.buffers, less.keep
+    return known(finished(launches, results)), less.buffers, less.keep

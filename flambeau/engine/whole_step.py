@@ -52,7 +52,6 @@ class WholeStep:
             word for group, items in zip(self.groups, self._items, strict=True)
             for word in (id(group), _address(items), len(items) // 2)])
 
-
     def function(self) -> Callable[[list, dict], bool]:
         """What takes a step on groups and state; False, and nothing done, if something differs."""
         groups, state, native, address = self.groups, self.state, _code(), _address(self._plan)

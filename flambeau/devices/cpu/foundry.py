@@ -12,7 +12,7 @@ from .objects import SOURCES, cache
 
 #: files whose code LLVM's usual passes make no faster: they take a fifth of the time to compile
 LIGHT = frozenset(("choices", "conv", "fills", "fourier", "gather", "player", "pool", "settle",
-                   "tries", "twister"))
+                   "tries", "twister", "whole_step"))
 
 
 def _loaded(key: str, names: list[str], file: str, written) -> list[int]:
