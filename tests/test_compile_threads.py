@@ -98,3 +98,19 @@ def test_others_look_at_gradients_while_a_step_runs():
     step()
     assert all(torch.allclose(p.grad, g, atol=1e-5)
                for p, g in zip(parameters, expected, strict=True))
+
+
+def test_another_thread_needs_what_is_not_computed_yet():
+    """It waits for the call, which may wait for it in turn."""
+    @torch.compile
+    def f(x):
+        y, seen = x * 2, []
+        other = threading.Thread(target=lambda: seen.append(y.tolist()))
+        other.start()
+        other.join()
+        return y + 1, seen[0]
+
+    for k in range(3):
+        found, seen = f(torch.full((2,), float(k)))
+        assert found.tolist() == [2.0 * k + 1] * 2
+        assert seen == [2.0 * k] * 2

@@ -251,8 +251,9 @@ def test_told(programs):
     compiled = torch.compile(lambda x, w: F.relu(x @ w))
     for _ in range(3):
         compiled(x, w)
-    (line,) = str(programs[0]).splitlines()
-    assert line.startswith("product_") and " then k_" in line
+    _, line, then, *loop = str(programs[0]).splitlines()
+    assert "300x64 by 64x96: product_" in line and "and then, to each piece" in then
+    assert "for i in range(28800):" in loop[0] and len(loop) == 2
     assert "1 launches (1 with what follows as an epilogue)" in str(
         torch.compiler.explain(compiled))
 

@@ -13,6 +13,8 @@
     fewer      launches as they were recorded become fewer:
     summed     what is added up over many calls of a layer is computed once
     fuse       launches that share a loop
+    epilogue   what follows a product or a convolution is its last step
+    known      small products are code that knows their sizes
     arrange    in which order, so that less memory is needed
     place      buffers that share bytes
     program    one native call
@@ -25,6 +27,10 @@
     names      what that call may depend on besides its arguments
     gradients  and the gradients that it finds and leaves
     verify     programs against their op calls, made one by one
+    report     what happened, for people: segments, paths, programs,
+    guards     what calls depend on, and what was not as it had been
+    loops      and programs as loops
+    shown      what FLAMBEAU_SHOW asks to see of them
 """
 
 from __future__ import annotations

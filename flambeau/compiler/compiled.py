@@ -34,6 +34,8 @@ UNPLAYED = 16
 PATIENCE = 16
 #: it is said once if so many calls ran eagerly since their arguments were new, and others did not
 RARELY = 64
+#: so many calls with branches on values are traced whatever they save: `explain` shows their paths
+SEEN = 4
 #: eager calls after one that was not worth to be traced, at first and at most
 SMALLEST, LARGEST = 32, 4096
 _WEIGHED = 64   # layouts of first arguments that are told apart
@@ -135,6 +137,8 @@ class Compiled:
 
         Not as long as there is hope that Python can be left out, and some of it to be saved.
         """
+        if len(ends) > 1 and self.report.calls <= SEEN:
+            return
         paths = [end.path() for end in ends if end is not None]
         hopes = len(paths) == 1 and len(paths[0]) > FEW and self.calm.hopes()
         self.looks = not hopes and len(self.weighed) < _WEIGHED and (
@@ -155,6 +159,8 @@ class Compiled:
                     self._lead([self.scripts.pop(k), *self.scripts])
                 calm.played += 1
                 return found[0]
+        if self.scripts:
+            self.report.failed(self.scripts, args, kwargs)
         if not self._is_due():
             return self._traced(args, kwargs)
         if self._puts_off(args, kwargs):
@@ -182,7 +188,7 @@ class Compiled:
 
     def _lead(self, scripts: list) -> None:
         """Try the first of these before any other, once nothing is verified any more."""
-        self.scripts = scripts
+        self.scripts = self.report.scripts = scripts
         self.short = scripts[0].short if scripts and not self.verify else None
 
     def _traced(self, args, kwargs, writing=None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .epilogue import finished
 from .fuse import fused
 from .known import known
+from .shown import shown
 from .summed import settled, summed
 
 
@@ -12,5 +13,7 @@ def fewer(launches: list, buffers: list[int], results: set[int],
           filled: dict[int, bytes]) -> tuple[list, list[int], list]:
     """The launches, their buffers, and the words that they have addresses of."""
     less = summed(launches, buffers, results, filled)
-    launches = settled(fused(less.launches, results), less.homes)
-    return known(finished(launches, results)), less.buffers, less.keep
+    launches = shown("summed", less.launches)
+    launches = shown("fused", settled(fused(launches, results), less.homes))
+    launches = shown("finished", finished(launches, results))
+    return shown("known", known(launches)), less.buffers, less.keep

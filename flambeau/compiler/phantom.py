@@ -38,9 +38,12 @@ class Phantom(Tensor):
     __module__ = "torch"
 
     def __getattr__(self, name: str):
-        if name in ("ptr", "mem") and interception.tracers:
-            interception.tracers[-1].flush("Python needs a value")
-            return getattr(self, name)
+        if name in ("ptr", "mem"):
+            if interception.tracers:
+                interception.tracers[-1].make_real(self)
+                return getattr(self, name)
+            if self.__class__ is not Phantom:  # another thread has computed it in the meantime
+                return getattr(self, name)
         raise AttributeError(f"'Tensor' object has no attribute '{name}'")
 
 

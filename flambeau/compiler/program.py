@@ -25,6 +25,7 @@ from ..engine.packed import Packed
 from .arrange import arranged
 from .place import Placement
 from .program_text import ProgramText
+from .shown import show_code, shown
 
 #: bytes that what lies in a program's data starts at multiples of
 _ALIGN = 64
@@ -34,7 +35,8 @@ class Program:
     """Launches and where their memory is; compiled on first use."""
 
     def __init__(self, launches, buffers, constants, filled, results, keep):
-        self.launches = launches = arranged(launches, buffers, {*results})
+        launches = shown("arranged", arranged(launches, buffers, {*results}))
+        self.launches = launches
         self.packed: Packed | None = None
         self.sizes = buffers
         self.constants = constants      # bytes
@@ -188,6 +190,7 @@ class Program:
         wrapper, self.entry = loaded(
             cache().key(f"{name} {known.hexdigest()}"), (f"{name}_py", name),
             lambda: self.ir()[0].replace("@PROGRAM", f"@{name}") + wrapper_ir(name, "ppq", False))
+        show_code(self)
         self._forget()
         return function_at(wrapper, name)
 
@@ -209,7 +212,9 @@ class Program:
         return "".join(text.pieces()), text.called
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.launches))
+        from .loops import program_text  # only people need it
+
+        return program_text(self)
 
 
 def _room(raw: bytes) -> int:

@@ -39,7 +39,7 @@ class Replay:
     """
 
     def __init__(self, program, guarded, cells, fixed: dict, grads, kept, numbers):
-        self.program, self.numbers = program, numbers
+        self.program, self.numbers, self.cells = program, numbers, cells
         self.handed = [value for value, *_ in kept]
         program.prepare()
         first = 2 + len(program.results)
@@ -59,7 +59,7 @@ class Replay:
         self.sizes = [program.pools[n][1] for n in others]
         self._kept = array("q", [w for _, sig, node, n, offset in kept
                                  for w in (id(sig), id(node), others.index(n), offset)])
-        self._keep = (rows, grads, cells, kept)
+        self._keep = (rows, grads, kept)
         self._words = array("q", [w for cell, value in cells
                                   for w in (id(cell) + CONTENTS, id(value))])
         said = {

@@ -349,10 +349,15 @@ class Script:
             self.presence.leave(self.first.trained)
             self.short = shortcut(self)
 
-    def _leaves(self, args, kwargs) -> list | None:
-        """The leaves of arguments that are built like those the script was written for."""
+    def arguments_like(self, args, kwargs) -> list | None:
+        """The leaves of arguments, if they are built like those the script was written for."""
         leaves: list = []
-        if flatten((args, kwargs), leaves) != self.structure:
+        return leaves if flatten((args, kwargs), leaves) == self.structure else None
+
+    def _leaves(self, args, kwargs) -> list | None:
+        """The same, if they are also what those were."""
+        leaves = self.arguments_like(args, kwargs)
+        if leaves is None:
             return None
         for v, known in zip(leaves, self.leaves, strict=True):
             if isinstance(v, Tensor):

@@ -15,6 +15,7 @@ from .phantom import GRAPH, traced
 from .program import Program
 from .reorder import in_order
 from .repeated import multiplied_once
+from .shown import shown
 from .simplify import needed
 
 _ROOTS = ("buffer", "outside", "constant")
@@ -246,9 +247,11 @@ class Step:
             saved = stop.reverse.saved
         results = sorted({r.place.root[1] for _, r in kept if r.place.root[0] == "buffer"}
                          | {*saved})
-        launches = needed(chain.launches.first(self.end), {*results})
-        launches, buffers = multiplied_once(*in_order(launches, chain.buffers, {*results}),
-                                            {*results})
+        launches = shown("recorded", chain.launches.first(self.end))
+        launches = shown("needed", needed(launches, {*results}))
+        launches, buffers = in_order(launches, chain.buffers, {*results})
+        launches, buffers = multiplied_once(shown("in_order", launches), buffers, {*results})
+        shown("multiplied_once", launches)
         launches, buffers, words = fewer(launches, buffers, {*results}, chain.filled)
         program = Program(launches, buffers, chain.constants,
                           _used(chain.filled, launches, results), results,

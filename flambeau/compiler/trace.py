@@ -8,6 +8,7 @@ the segment so far runs as one program and phantoms become real.
 from __future__ import annotations
 
 import functools
+import time
 from sys import getrefcount
 from threading import get_ident
 
@@ -61,6 +62,9 @@ def is_float_of_numpy(a) -> bool:
 
 #: where a way back is told whether it can be walked twice
 _WAYS_BACK = {bw.grad: 4, bw.backward: 3}
+
+#: seconds that other threads wait for what a trace has not computed yet, and between two looks
+_PATIENCE, _PAUSE = 0.2, 1e-5
 
 #: references to a list that nobody has but a trace and its state, seen through a name
 _OUR_OWN = 2 + NAMED
@@ -256,8 +260,12 @@ class Tracer(Knowing, Ending):
             if self.recorder is not None or self.step is self.root or (
                     self._is_at_leisure() and self.goes_on()):
                 break
+            if self.step not in self.report.ends:
+                self.report.parted(self.step, key)
             self.flush(ANOTHER_PATH)  # and look again: this path may be known from here
             self._catch_up()
+        if self.step.child is not None:
+            self.report.parted(self.step, key)
         return (self.capture(op, args, kwargs, key, numbers),)
 
     # -- a known path ----------------------------------------------------------------------------
@@ -290,6 +298,21 @@ class Tracer(Knowing, Ending):
         """Python reads memory, perhaps that of a tensor from outside that is to change."""
         if self.state.wrote and self.traces():
             self.flush("Python needs a value")
+
+    def make_real(self, x: Tensor) -> None:
+        """Compute what stands for a tensor, as Python needs its memory.
+
+        Another thread waits until this one has done so, since it is in the middle of something;
+        but not for ever, as that may wait for the other.
+        """
+        if get_ident() != self.thread:
+            until = time.monotonic() + _PATIENCE
+            while x.__class__ is Phantom and self in interception.tracers and (
+                    self.state.paused or time.monotonic() < until):
+                time.sleep(_PAUSE)
+            if x.__class__ is not Phantom:
+                return
+        self.flush("Python needs a value")
 
     def phantom(self, result: Result) -> Tensor:
         x = object.__new__(Phantom)

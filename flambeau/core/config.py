@@ -7,6 +7,7 @@ SWITCHES = {
     "FLAMBEAU_CACHE":    ("", "folder of machine code on disk; 'off' keeps none"),
     "FLAMBEAU_DEVICE":   ("llvm", "runs kernels: 'llvm', or 'reference': numpy, the specification"),
     "FLAMBEAU_SMALL":    ("eager", "compiled functions of little work run 'eager' or 'compiled'"),
+    "FLAMBEAU_SHOW":     ("", "of each program that is made: 'passes,program,llvm,assembly'"),
     "FLAMBEAU_PROGRESS": ("1", "'0' says nothing on terminals while programs are compiled"),
 }
 

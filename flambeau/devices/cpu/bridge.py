@@ -283,27 +283,36 @@ class Jit:
         cost three times what generating code does; functions that call each other need them. Where
         LIGHTLY is said, variables become registers, and little more is done.
         """
+        with building:
+            return self.machine.emit_object(self._passed(ir, optimise))
+
+    def assembly(self, ir: str, optimise: bool | str = False) -> str:
+        """What `compile` makes, for people."""
+        with building:
+            return self.machine.emit_assembly(self._passed(ir, optimise))
+
+    def _passed(self, ir: str, optimise: bool | str) -> Any:
+        """A module after LLVM's passes over it."""
         from .lacking import completed  # not needed where all code is on disk already
 
-        with building:
-            whole = completed(ir, self.linker.processor)
-            module = self.llvm.parse_assembly(whole)
-            module.triple = self.machine.triple
-            module.data_layout = str(self.machine.target_data)
-            if whole is not ir:
-                self._inline(module)
-            if not optimise:
-                return self.machine.emit_object(module)
-            options = self.llvm.create_pipeline_tuning_options(speed_level=1)
-            options.loop_vectorization = options.slp_vectorization = False
-            builder = self.llvm.create_pass_builder(self.machine, options)
-            passes = builder.getModulePassManager()
-            if optimise == LIGHTLY:
-                passes = self.llvm.create_new_module_pass_manager()
-                for name in _LIGHT_PASSES:
-                    getattr(passes, f"add_{name}_pass")()
-            passes.run(module, builder)
-            return self.machine.emit_object(module)
+        whole = completed(ir, self.linker.processor)
+        module = self.llvm.parse_assembly(whole)
+        module.triple = self.machine.triple
+        module.data_layout = str(self.machine.target_data)
+        if whole is not ir:
+            self._inline(module)
+        if not optimise:
+            return module
+        options = self.llvm.create_pipeline_tuning_options(speed_level=1)
+        options.loop_vectorization = options.slp_vectorization = False
+        builder = self.llvm.create_pass_builder(self.machine, options)
+        passes = builder.getModulePassManager()
+        if optimise == LIGHTLY:
+            passes = self.llvm.create_new_module_pass_manager()
+            for name in _LIGHT_PASSES:
+                getattr(passes, f"add_{name}_pass")()
+        passes.run(module, builder)
+        return module
 
     def _inline(self, module) -> None:
         """What was added to a module becomes a part of what calls it."""
