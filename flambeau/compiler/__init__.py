@@ -14,6 +14,7 @@
     summed     what is added up over many calls of a layer is computed once
     fuse       launches that share a loop
     epilogue   what follows a product or a convolution is its last step
+    row_groups what works on the same rows is one kernel
     known      small products are code that knows their sizes
     arrange    in which order, so that less memory is needed
     place      buffers that share bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .epilogue import finished
 from .fuse import fused
 from .known import known
+from .row_groups import in_rows
 from .shown import shown
 from .summed import settled, summed
 
@@ -16,4 +17,5 @@ def fewer(launches: list, buffers: list[int], results: set[int],
     launches = shown("summed", less.launches)
     launches = shown("fused", settled(fused(launches, results), less.homes))
     launches = shown("finished", finished(launches, results))
+    launches = shown("in_rows", in_rows(launches, results))
     return shown("known", known(launches)), less.buffers, less.keep
