@@ -3,7 +3,7 @@
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.row_groups import refined, split
+from flambeau.compiler.row_groups import coalesced, refined, split
 
 RNG = torch.Generator().manual_seed(3)
 
@@ -42,8 +42,15 @@ def of_several_dimensions(x, w):
     return x - (x * 2).sum((-2, -1), keepdim=True)
 
 
+def positions(x, w):
+    """Loops of what is read and of what is made are not the same."""
+    x = x.reshape(4, -1, x.shape[-1])
+    y = x + torch.arange(x.shape[1]).unsqueeze(-1) * w
+    return y / y.abs().sum(-1, keepdim=True), y.sum((-1, -2))
+
+
 FUNCTIONS = [rms_norm, layer_norm, softmax, log_softmax, residual, scaled_rows,
-             of_several_dimensions]
+             of_several_dimensions, positions]
 
 
 def launches_of(compiled) -> int:
@@ -183,3 +190,6 @@ def test_loops_that_others_are_made_of():
     assert split((6, 4), (40, 8), (3, 2, 4)) == (80, 40, 8)
     assert split((24,), (8,), (3, 2, 4)) == (64, 32, 8)
     assert split((6, 1, 4), (40, 99, 8), (6, 4)) == (40, 8)
+    assert coalesced((3, 2, 4), [(64, 32, 8), (0, 0, 0)]) == ((24,), [[8], [0]])
+    assert coalesced((3, 2, 4), [(64, 32, 8), (0, 32, 8)]) == ((3, 8), [[64, 8], [0, 8]])
+    assert coalesced((3, 2, 4), [(64, 32, 8), (8, 4, 0)]) == ((6, 4), [[32, 8], [4, 0]])

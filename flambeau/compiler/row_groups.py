@@ -168,6 +168,20 @@ def split(sizes: tuple[int, ...], strides: tuple[int, ...], fine: tuple[int, ...
     return tuple(found[::-1])
 
 
+def coalesced(sizes: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple:
+    """Loops, and strides of walks in them, with those as one that all walks go through as one:
+    threads share the outermost."""
+    found, rows = [sizes[-1]], [[s[-1]] for s in strides]
+    for k in range(len(sizes) - 2, -1, -1):
+        if all(s[k] == row[0] * found[0] for s, row in zip(strides, rows, strict=True)):
+            found[0] *= sizes[k]
+        else:
+            found.insert(0, sizes[k])
+            for s, row in zip(strides, rows, strict=True):
+                row.insert(0, s[k])
+    return tuple(found), rows
+
+
 # -- groups --------------------------------------------------------------------------------------
 
 
@@ -367,12 +381,15 @@ class _Writer:
             if roots:
                 self.stages.append((kind, tuple([
                     Store(self.written.index(root), self.values[root]) for root in roots])))
-        group, first, reduced = self.group, self.members[0].step, self.group.inner()
+        group, first = self.group, self.members[0].step
         walks = [*(group.made[root] for root in self.written), *self.inputs]
+        inner = group.inner()
+        kept, strides = coalesced(group.sizes[:-inner], [w.strides[:-inner] for w in walks])
+        row, others = coalesced(group.sizes[-inner:], [w.strides[-inner:] for w in walks])
         kernel = Kernel(
             tuple([Operand(w.dtype, _lanes(w), k < len(self.written))
                    for k, w in enumerate(walks)]),
-            tuple(self.params), len(group.sizes) - reduced, reduced, "reduced",
+            tuple(self.params), len(kept), len(row), "reduced",
             tuple(self.stages), blocks=all(m.step.kernel.blocks for m in self.members))
         verify(kernel)
         function = compile_kernel(kernel)
@@ -380,7 +397,8 @@ class _Writer:
         places = {(a.root, a.offset): a for m in self.members for _, a in m.step.places()}
         return Launch(sys.intern(function.__name__), function, kernel,
                       (*[places[w.root, w.offset] for w in walks], *self.numbers, first.args[-1]),
-                      (group.places, *group.sizes, *[s for w in walks for s in w.strides]),
+                      (group.places, *kept, *row, *[
+                          n for a, b in zip(strides, others, strict=True) for n in (*a, *b)]),
                       tuple(range(len(self.written))))
 
     def _take(self, member: Member) -> None:
