@@ -3,7 +3,7 @@
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.row_groups import coalesced, refined, split
+from flambeau.compiler.row_loops import coalesced, refined, split
 
 RNG = torch.Generator().manual_seed(3)
 
