@@ -137,13 +137,11 @@ class Compiled:
 
         Not as long as there is hope that Python can be left out, and some of it to be saved.
         """
-        if len(ends) > 1 and self.report.calls <= SEEN:
-            return
         paths = [end.path() for end in ends if end is not None]
         hopes = len(paths) == 1 and len(paths[0]) > FEW and self.calm.hopes()
         self.looks = not hopes and len(self.weighed) < _WEIGHED and (
             sum(map(worth_of, ends)) < ENTRY)
-        if self.looks:
+        if self.looks and (len(ends) == 1 or self.report.calls > SEEN):
             kind = args[0].sig if args and args[0].__class__ is Tensor else None
             calls = self.weighed[kind] = min(2 * self.weighed.get(kind, SMALLEST), LARGEST)
             self.small = {**(self.small or {}), kind: calls}
