@@ -22,7 +22,7 @@ from .fuse import is_pointwise
 from .passing import is_seen, may_pass, touched
 
 #: steps of arithmetic that take a moment; a kernel of few of them waits for memory
-_QUICK = frozenset(("add", "sub", "mul", "neg", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and",
+QUICK = frozenset(("add", "sub", "mul", "neg", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and",
                     "or", "xor", "not", "select", "cast"))
 _FEW = 16
 #: bytes of an output that is not worth it: it is in the nearest cache whenever it is needed
@@ -106,14 +106,9 @@ def _is_light(kernel: Kernel) -> bool:
 
     To call a kernel that computes much on few elements at a time takes longer than is gained.
     """
-    steps: set = set()
-    waiting = [ex.expand(store.value) for store in kernel.stages[0][1]]
-    while waiting:
-        e = waiting.pop()
-        if e.args and e not in steps:
-            steps.add(e)
-            waiting += e.args
-    return len(steps) <= _FEW and all(e.head in _QUICK for e in steps)
+    exprs = [ex.expand(store.value) for store in kernel.stages[0][1]]
+    steps = [e for e in ex.nodes(*exprs) if e.args]
+    return len(steps) <= _FEW and all(e.head in QUICK for e in steps)
 
 
 def _product(launch: Launch) -> Output | None:

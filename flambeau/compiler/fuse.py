@@ -244,6 +244,16 @@ def _size(e, seen=None) -> int:
     return bool(e.args) + sum(_size(a, seen) for a in e.args)
 
 
+def launch_of(kernel: Kernel, places, numbers, last, words) -> Launch:
+    """A launch of a kernel that was put together; its operands that are written come first."""
+    verify(kernel)
+    function = compile_kernel(kernel)
+    kernel = KERNELS.get(function, kernel)  # that of the first of its kind
+    written = sum(o.written for o in kernel.operands)
+    return Launch(sys.intern(function.__name__), function, kernel, (*places, *numbers, last),
+                  words, tuple(range(written)))
+
+
 class _Merger:
     """Collects operands, parameters and the values of places while launches are put together."""
 
@@ -293,12 +303,8 @@ class _Merger:
         self.values.update(made)
 
     def _launch(self, kernel: Kernel, written: Sequence[Access], words, last) -> Launch:
-        verify(kernel)
-        function = compile_kernel(kernel)
-        kernel = KERNELS.get(function, kernel)  # that of the first of its kind
         places = [a.place for a in (*written, *self.accesses)]
-        return Launch(sys.intern(function.__name__), function, kernel,
-                      (*places, *self.numbers, last), words, tuple(range(len(written))))
+        return launch_of(kernel, places, self.numbers, last, words)
 
     def pointwise(self, needed, model: Launch) -> Launch:
         exprs, written = zip(*[self.values[root] for root in needed], strict=True)

@@ -20,7 +20,7 @@ from math import prod
 from ..core import expr as ex
 from ..core.kernel import Kernel, stage_exprs
 from ..engine.launch import Launch
-from .fuse import OPERANDS, STEPS, is_pointwise
+from .fuse import OPERANDS, STEPS, Access, is_pointwise
 from .passing import is_seen, may_pass, touched
 from .row_kernel import RowKernel, steps_of
 from .row_loops import Member, Walk, ends, refined, split
@@ -162,16 +162,13 @@ class _Group:
                 return None
         elif not is_pointwise(kernel):
             return None
-        loops = kernel.kept + kernel.reduced
-        if kernel.dense:
+        strides: list[tuple[int, ...]]
+        if step.words is None:
             sizes: tuple[int, ...] = (step.args[-1],)
-            strides: list[tuple[int, ...]] = [
-                (o.dtype.itemsize * (o.step == "1"),) for o in kernel.operands]
+            strides = [(o.dtype.itemsize * (o.step == "1"),) for o in kernel.operands]
         else:
-            words = step.words or ()
-            sizes = tuple(words[1:1 + loops])
-            strides = [tuple(words[1 + loops * (1 + k):1 + loops * (2 + k)])
-                       for k in range(len(kernel.operands))]
+            sizes = step.words[1:1 + kernel.kept + kernel.reduced]
+            strides = [Access(step, k).strides for k in range(len(kernel.operands))]
         places = prod(sizes)
         if kernel.reduced and (places, prod(sizes[kernel.kept:])) != (self.places, self.row):
             return None

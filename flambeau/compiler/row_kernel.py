@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from ..core import expr as ex
-from ..core.kernel import Fold, Kernel, Operand, Store, stage_exprs, verify
-from ..devices.cpu.compile import KERNELS, compile_kernel
+from ..core.kernel import Fold, Kernel, Operand, Store, stage_exprs
 from ..engine.launch import Launch
+from .epilogue import QUICK
+from .fuse import launch_of
 from .row_loops import Member, Walk, coalesced
 
 #: steps of arithmetic that are rather done twice than stored and read
-_QUICK = frozenset(("add", "sub", "mul", "div", "neg", "abs", "lt", "le", "gt", "ge", "eq", "ne",
-                    "and", "or", "xor", "not", "select", "cast"))
+_SOON = QUICK | {"div"}
 
 
 def steps_of(kernel: Kernel) -> int:
     """Steps of arithmetic."""
-    return sum(bool(e.args) for e in _nodes(
-        [e for stage in kernel.stages for e in stage_exprs(*stage)]))
+    return sum(bool(e.args) for e in ex.nodes(*_exprs(kernel)))
 
 
 def _is_dear(kernel: Kernel) -> bool:
     """Whether an element takes more than a moment."""
-    return any(e.args and e.head not in _QUICK for e in _nodes(
-        [ex.expand(e) for stage in kernel.stages for e in stage_exprs(*stage)]))
+    return any(e.args and e.head not in _SOON for e in ex.nodes(*map(ex.expand, _exprs(kernel))))
 
 
-def _nodes(waiting: list) -> set:
-    """All that exprs are made of."""
-    seen: set = set()
-    while waiting:
-        e = waiting.pop()
-        if e not in seen:
-            seen.add(e)
-            waiting += e.args
-    return seen
+def _exprs(kernel: Kernel) -> list[ex.Expr]:
+    return [e for stage in kernel.stages for e in stage_exprs(*stage)]
 
 
 class RowKernel:
@@ -99,15 +89,11 @@ class RowKernel:
                    for k, w in enumerate(walks)]),
             tuple(self.params), len(kept), len(row), "reduced",
             tuple(self.stages), blocks=all(m.step.kernel.blocks for m in self.members))
-        verify(kernel)
-        function = compile_kernel(kernel)
-        kernel = KERNELS.get(function, kernel)  # that of the first of its kind
         places = {(a.root, a.offset): a for m in self.members for _, a in m.step.places()}
-        return Launch(sys.intern(function.__name__), function, kernel,
-                      (*[places[w.root, w.offset] for w in walks], *self.numbers, first.args[-1]),
-                      (group.places, *kept, *row, *[
-                          n for a, b in zip(strides, others, strict=True) for n in (*a, *b)]),
-                      tuple(range(len(self.written))))
+        words = (group.places, *kept, *row, *[
+            n for a, b in zip(strides, others, strict=True) for n in (*a, *b)])
+        return launch_of(kernel, [places[w.root, w.offset] for w in walks], self.numbers,
+                         first.args[-1], words)
 
     def _take(self, member: Member) -> None:
         """A member's folds become stages, and what it makes of each element is known."""

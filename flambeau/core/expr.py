@@ -323,17 +323,21 @@ def _expanded(node: Expr, done: dict[Expr, Expr]) -> Expr:
     return done[node]
 
 
-def leaves(e: Expr, head: str) -> set:
-    """The attributes of all leaves with this head: which inputs are read, for example."""
-    found, seen, stack = set(), set(), [e]
-    while stack:
-        node = stack.pop()
+def nodes(*exprs: Expr) -> set[Expr]:
+    """All that exprs are made of, each once."""
+    seen: set[Expr] = set()
+    waiting = [*exprs]
+    while waiting:
+        node = waiting.pop()
         if node not in seen:
             seen.add(node)
-            if node.head == head:
-                found.add(node.attr)
-            stack.extend(node.args)
-    return found
+            waiting.extend(node.args)
+    return seen
+
+
+def leaves(e: Expr, head: str) -> set:
+    """The attributes of all leaves with this head: which inputs are read, for example."""
+    return {node.attr for node in nodes(e) if node.head == head}
 
 
 # -- differentiation ---------------------------------------------------------------------------
